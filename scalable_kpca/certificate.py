@@ -1,0 +1,174 @@
+"""What can be said for certain about computed eigenpairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.operator import CenteredGram
+
+__all__ = ["Certificate", "certify", "zero_threshold"]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Bounds that hold for the returned pairs, whatever solver found them.
+
+    Attributes
+    ----------
+    residual_norms : ndarray of shape (k,), float64
+        ‖K̃v − λv‖, from one more pass.
+    eigenvalue_bounds : ndarray of shape (k,), float64
+        An eigenvalue of the evaluated K̃ lies within this distance of each λ: the residual norm plus the rounding
+        of the product that measured it, n·eps·‖K‖_F.
+    explained_variance_ratio : ndarray of shape (k,), float64
+        λ / tr K̃. The denominator is exact: it needs the diagonal and the grand mean, not the spectrum.
+    total_variance : float
+        tr K̃.
+    squared_norm : float
+        ‖K̃‖_F².
+    kernel_error : float
+        Largest rounding of an entry of K to the dtype of the tiles, for a kernel with |k(x, y)| ≤ max k(x, x).
+    complete : bool
+        Whether it is proven that no larger eigenvalue was missed.
+    completeness : str
+        How that was established, or what is missing.
+    """
+
+    residual_norms: Vector
+    eigenvalue_bounds: Vector
+    explained_variance_ratio: Vector
+    total_variance: float
+    squared_norm: float
+    kernel_error: float
+    complete: bool
+    completeness: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as JSON values."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Certificate:
+        """Inverse of `to_json`."""
+        return cls(
+            **{name: np.asarray(v, np.float64) if isinstance(v, list) else v for name, v in fields.items()}
+        )
+
+
+def zero_threshold(largest: float, n_samples: int, dtype: str, max_diagonal: float) -> float:
+    """Eigenvalues up to this count as zero.
+
+    Parameters
+    ----------
+    largest : float
+        λ₁.
+    n_samples : int
+        Size of the matrix.
+    dtype : str
+        Of the tiles.
+    max_diagonal : float
+        Largest k(x, x).
+
+    Returns
+    -------
+    float
+        ``max(max(n·eps64, eps(dtype))·λ₁, n·eps64·max k(x, x))``. The second term is what the rounding of K itself can
+        add to an eigenvalue; it decides when K̃ is small beside K, as for constant rows.
+    """
+    n_eps = n_samples * float(np.finfo(np.float64).eps)
+    return max(max(n_eps, float(np.finfo(dtype).eps)) * largest, n_eps * max_diagonal)
+
+
+def certify(
+    operator: CenteredGram,
+    eigenvalues: Vector,
+    eigenvectors: Matrix,
+    *,
+    total_variance: float,
+    squared_norm: float,
+    gram_norm: float,
+    max_diagonal: float,
+    dtype: str,
+    is_whole_spectrum: bool,
+) -> Certificate:
+    """Certificate of computed pairs, with one more pass.
+
+    Parameters
+    ----------
+    operator : CenteredGram of shape (n_samples, n_samples)
+        K̃.
+    eigenvalues, eigenvectors : ndarray of shape (k,) and (n_samples, k)
+        As the solver returned them.
+    total_variance, squared_norm : float
+        tr K̃ and ‖K̃‖_F².
+    gram_norm : float
+        ‖K‖_F of the uncentred matrix, the scale of rounding.
+    max_diagonal : float
+        Largest k(x, x).
+    dtype : str
+        Of the tiles.
+    is_whole_spectrum : bool
+        Whether the solver computed every eigenvalue.
+
+    Returns
+    -------
+    Certificate
+
+    References
+    ----------
+    Parlett (1998), The Symmetric Eigenvalue Problem, theorem 4.5.1 (residual bound).
+    """
+    residuals = operator.matmat(eigenvectors)
+    residuals -= eigenvectors * eigenvalues
+    norms = np.linalg.norm(residuals, axis=0)
+    rounding = operator.shape[0] * float(np.finfo(np.float64).eps) * gram_norm
+    bounds = norms + rounding
+    ratio = eigenvalues / total_variance if total_variance > 0 else np.zeros_like(eigenvalues)
+    complete, how = _completeness(
+        eigenvalues, bounds, squared_norm, gram_norm, operator.shape[0], is_whole_spectrum
+    )
+    return Certificate(
+        residual_norms=norms,
+        eigenvalue_bounds=bounds,
+        explained_variance_ratio=ratio,
+        total_variance=total_variance,
+        squared_norm=squared_norm,
+        kernel_error=float(np.finfo(dtype).eps) / 2 * max_diagonal,
+        complete=complete,
+        completeness=how,
+    )
+
+
+def _completeness(
+    eigenvalues: Vector,
+    bounds: Vector,
+    squared_norm: float,
+    gram_norm: float,
+    n_samples: int,
+    is_whole_spectrum: bool,
+) -> tuple[bool, str]:
+    if is_whole_spectrum:
+        return True, "the whole spectrum was computed"
+    # Σ over all eigenvalues of λ² is ‖K̃‖_F², so one that was missed is at most the root of what ours leave of it
+    rounding = n_samples * float(np.finfo(np.float64).eps) * gram_norm**2
+    left = squared_norm + rounding - float(np.square(np.maximum(eigenvalues - bounds, 0)).sum())
+    missed = float(np.sqrt(max(left, 0.0)))
+    if missed < eigenvalues[-1]:
+        return (
+            True,
+            f"any other eigenvalue is at most {missed:.6g}: the Frobenius norm leaves no room for a larger one",
+        )
+    return (
+        False,
+        f"not proven: the Frobenius norm leaves room for an eigenvalue up to {missed:.6g} beside the returned ones",
+    )

@@ -1,0 +1,140 @@
+"""Named errors: each is also the built-in that its caller would expect, and knows its exit code."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ClusterError",
+    "ConfigError",
+    "CorruptTileError",
+    "IncompleteGramError",
+    "InvalidInputError",
+    "KernelPCAError",
+    "LockedError",
+    "MemoryLimitError",
+    "ModelFormatError",
+    "NotConvergedError",
+    "RunInterruptedError",
+    "StorageError",
+]
+
+
+class KernelPCAError(Exception):
+    """Base of every error that this package raises on purpose.
+
+    Attributes
+    ----------
+    exit_code : int
+        What `skpca` exits with when the error ends a command.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+
+class InvalidInputError(KernelPCAError, ValueError):
+    """The rows, a kernel parameter or a request does not make sense; nothing was written."""
+
+    exit_code = 65
+
+
+class NotConvergedError(KernelPCAError, ArithmeticError):
+    """The eigensolver stopped before every requested pair reached its tolerance."""
+
+    exit_code = 65
+
+
+class ClusterError(KernelPCAError, ConnectionError):
+    """The Dask scheduler cannot be reached, or its workers died too often."""
+
+    exit_code = 69
+
+
+class StorageError(KernelPCAError, OSError):
+    """A file cannot be written, read or trusted."""
+
+    exit_code = 74
+
+
+class ModelFormatError(KernelPCAError, ValueError):
+    """A directory is not a saved model, or not one of a format this version reads."""
+
+    exit_code = 74
+
+
+class LockedError(KernelPCAError, BlockingIOError):
+    """Another live process is writing to the same output."""
+
+    exit_code = 75
+
+
+class RunInterruptedError(KernelPCAError, InterruptedError):
+    """The run was asked to stop; the same command resumes it."""
+
+    exit_code = 75
+
+
+class ConfigError(KernelPCAError, ValueError):
+    """A configuration, or a combination of options, cannot be carried out."""
+
+    exit_code = 78
+
+
+class MemoryLimitError(KernelPCAError, MemoryError):
+    """The memory limit cannot hold the smallest plan; the message names the smallest limit that can."""
+
+    exit_code = 78
+
+
+class IncompleteGramError(KernelPCAError, LookupError):
+    """Tiles of a stored Gram matrix were never committed.
+
+    Parameters
+    ----------
+    path : str
+        The store.
+    missing : tuple of (int, int)
+        Block coordinates (i, j), i ≤ j, of the missing tiles.
+    n_tiles : int
+        How many tiles the whole store has.
+    """
+
+    exit_code = 75
+
+    def __init__(self, path: str, missing: tuple[tuple[int, int], ...], n_tiles: int) -> None:
+        super().__init__(path, missing, n_tiles)
+        self.path, self.missing, self.n_tiles = path, missing, n_tiles
+
+    def __str__(self) -> str:
+        named = ", ".join(str(tile) for tile in self.missing[:8])
+        more = f" and {len(self.missing) - 8} more" if len(self.missing) > 8 else ""
+        return (
+            f"{self.path} holds {self.n_tiles - len(self.missing)} of {self.n_tiles} tiles, missing {named}{more}; "
+            "run the same command again to finish: nothing committed is recomputed."
+        )
+
+
+class CorruptTileError(KernelPCAError, OSError):
+    """A stored tile does not decode, or does not reproduce its stored row sums.
+
+    Parameters
+    ----------
+    i, j : int
+        Block coordinates of the tile, i ≤ j.
+    path : str
+        The file or object that holds it.
+    reason : str
+        What was found.
+    """
+
+    exit_code = 74
+
+    def __init__(self, i: int, j: int, path: str, reason: str) -> None:
+        super().__init__(i, j, path, reason)
+        self.i, self.j, self.path, self.reason = i, j, path, reason
+
+    def __str__(self) -> str:
+        return (
+            f"tile ({self.i}, {self.j}) in {self.path} is damaged: {self.reason}; "
+            "run the same command again: only damaged and missing tiles are computed again."
+        )

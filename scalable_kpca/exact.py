@@ -1,0 +1,202 @@
+"""An exact fit: rows and a plan in, a certified model out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.centering import Centering
+from scalable_kpca.certificate import certify, zero_threshold
+from scalable_kpca.engine import Engine
+from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.gram import Gram, MemoryGram, StoredGram, TileCounts, create_tiles
+from scalable_kpca.kernels import Kernel
+from scalable_kpca.model import Model
+from scalable_kpca.operator import CenteredGram
+from scalable_kpca.solvers import EigenResult, lowest_eigenvalue, solve_arpack, solve_dense
+from scalable_kpca.source import Rows
+from scalable_kpca.tiling import Plan, Tiling
+
+__all__ = ["ExactFit", "fit_exact", "open_gram"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ExactFit:
+    """A model and how it came about.
+
+    Attributes
+    ----------
+    model : Model
+    build_counts : TileCounts
+        Tiles computed, read and repaired in the first pass.
+    """
+
+    model: Model
+    build_counts: TileCounts
+
+
+def open_gram(
+    rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, *, path: Path | None = None, fingerprint: str = ""
+) -> Gram:
+    """The Gram matrix in the home that the plan chose.
+
+    Parameters
+    ----------
+    rows, kernel, plan, engine
+        What it is made of and where.
+    path : Path, optional
+        ``gram.zarr`` for the zarr home.
+    fingerprint : str
+        Identity of its contents.
+
+    Returns
+    -------
+    Gram
+    """
+    if plan.gram == "memory":
+        return MemoryGram(rows, kernel, plan.tiling, plan.dtype, engine, plan.tiles_per_task)
+    if path is None:
+        raise ConfigError('gram="zarr" needs a place for the tiles; set workdir to a directory with room.')
+    tiles = create_tiles(path, plan.tiling, plan.dtype, fingerprint, {"kernel": kernel.to_json()})
+    return StoredGram(rows, kernel, tiles, engine, plan.tiles_per_task)
+
+
+def fit_exact(
+    rows: Rows,
+    kernel: Kernel,
+    plan: Plan,
+    gram: Gram,
+    *,
+    n_components: int | float | None,
+    tol: float = 0.0,
+    seed: int = 0,
+    max_passes: int | None = None,
+    indefinite: str = "error",
+    remove_zero_eig: bool = False,
+    feature_names: tuple[str, ...] = (),
+) -> ExactFit:
+    """Exact kernel PCA by the plan.
+
+    Parameters
+    ----------
+    rows : Rows of shape (n_samples, n_features)
+        Finite training rows.
+    kernel : Kernel
+        Resolved kernel.
+    plan : Plan
+        From `plan_exact`.
+    gram : Gram
+        From `open_gram`.
+    n_components : int, float or None
+        Number of components; fraction of the total variance to reach; None for all that are not zero.
+    tol, seed, max_passes
+        For the iterative solver.
+    indefinite : {"error", "clip"}
+        What to do when K̃ has a negative eigenvalue beyond rounding: refuse, or drop the negative part.
+    remove_zero_eig : bool
+        Whether components with eigenvalue zero are dropped.
+    feature_names : tuple of str
+        Kept in the model.
+
+    Returns
+    -------
+    ExactFit
+
+    Raises
+    ------
+    InvalidInputError
+        For an indefinite kernel.
+    NotConvergedError
+        When the solver gives up.
+    """
+    built = gram.build()
+    centering = Centering.from_row_sums(built.row_sums)
+    diagonal_sum, max_diagonal = _diagonal(rows, kernel, plan.tiling)
+    floor = zero_threshold(0.0, plan.n_samples, plan.dtype, max_diagonal)
+    total_variance = centering.total_variance(diagonal_sum)
+    total_variance = total_variance if abs(total_variance) > 4 * floor else 0.0
+    operator = CenteredGram(gram, centering)
+    if plan.solver == "dense":
+        # all eigenvalues when their number or sign is to be decided from them
+        counted = isinstance(n_components, int) and kernel.positive_semidefinite
+        result = solve_dense(operator, n_components if counted else None)
+    else:
+        # tr K̃ is Σλ, so a zero operator shows there before ARPACK trips over it
+        is_zero = kernel.positive_semidefinite and total_variance == 0
+        result = solve_arpack(
+            operator, plan.n_components, tol=tol, seed=seed, max_passes=max_passes, is_zero=is_zero
+        )
+    lowest = _lowest(operator, result, kernel, seed)
+    threshold = zero_threshold(float(result.eigenvalues[0]), plan.n_samples, plan.dtype, max_diagonal)
+    if lowest < -threshold and indefinite == "error":
+        raise InvalidInputError(
+            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is {lowest:.6g}, "
+            f'{-lowest / result.eigenvalues[0]:.2g} of the largest; set indefinite="clip" to drop the negative part, or '
+            "choose another kernel or other parameters."
+        )
+    drop_zeros = remove_zero_eig or n_components is None
+    k = _count(result.eigenvalues, n_components, total_variance, threshold, drop_zeros=drop_zeros)
+    eigenvalues = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
+    eigenvectors = np.ascontiguousarray(result.eigenvectors[:, :k])
+    certificate = certify(
+        operator,
+        eigenvalues,
+        eigenvectors,
+        total_variance=total_variance,
+        squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
+        gram_norm=float(np.sqrt(built.squared_norm)),
+        max_diagonal=max_diagonal,
+        dtype=plan.dtype,
+        is_whole_spectrum=result.is_whole_spectrum,
+    )
+    model = Model(
+        kernel=kernel,
+        rows=rows,
+        tile_rows=plan.tile_rows,
+        dtype=plan.dtype,
+        centering=centering,
+        eigenvalues=eigenvalues,
+        eigenvectors=eigenvectors,
+        certificate=certificate,
+        solver=result.solver,
+        n_passes=operator.n_passes + 1,
+        feature_names=feature_names,
+    )
+    return ExactFit(model, built.counts)
+
+
+def _lowest(operator: CenteredGram, result: EigenResult, kernel: Kernel, seed: int) -> float:
+    lowest = float(result.eigenvalues[-1])
+    if kernel.positive_semidefinite or len(result.eigenvalues) == operator.shape[0]:
+        return lowest
+    return min(lowest, lowest_eigenvalue(operator, seed=seed))
+
+
+def _count(
+    eigenvalues: Vector,
+    n_components: int | float | None,
+    total_variance: float,
+    threshold: float,
+    *,
+    drop_zeros: bool,
+) -> int:
+    non_zero = int((eigenvalues > threshold).sum())
+    if isinstance(n_components, float):
+        reached = np.cumsum(eigenvalues[:non_zero]) >= n_components * total_variance
+        return int(np.argmax(reached)) + 1 if reached.any() else max(1, non_zero)
+    wanted = len(eigenvalues) if n_components is None else min(n_components, len(eigenvalues))
+    return max(1, min(wanted, non_zero)) if drop_zeros else wanted
+
+
+def _diagonal(rows: Rows, kernel: Kernel, tiling: Tiling) -> tuple[float, float]:
+    """Sum and largest value of k(x, x), streaming."""
+    total, largest = 0.0, 0.0
+    for i in range(tiling.n_blocks):
+        values = kernel.diagonal(rows.read(tiling.block(i)).astype(np.float64))
+        total, largest = total + float(values.sum()), max(largest, float(np.abs(values).max()))
+    return total, largest

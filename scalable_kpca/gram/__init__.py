@@ -1,0 +1,8 @@
+"""The homes of a tile, behind one protocol: `build` once, then `multiply` in every pass."""
+
+from scalable_kpca.gram.memory import MemoryGram
+from scalable_kpca.gram.passes import Gram, PassResult
+from scalable_kpca.gram.products import TileCounts
+from scalable_kpca.gram.stored import StoredGram, StoredTiles, create_tiles
+
+__all__ = ["Gram", "MemoryGram", "PassResult", "StoredGram", "StoredTiles", "TileCounts", "create_tiles"]

@@ -1,0 +1,142 @@
+"""One pass over the tiles as one task graph, whatever the home of the tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.engine import Engine
+from scalable_kpca.gram.products import RowReduction, TileCounts, reduce_row
+from scalable_kpca.tiling import Tiling
+
+__all__ = ["Gram", "PassResult", "run_pass"]
+
+Matrix = NDArray[np.float64]
+RunTask = Callable[[int, range], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What one pass over K yields.
+
+    Attributes
+    ----------
+    product : ndarray of shape (n_samples, b), float64
+        K V.
+    row_sums : ndarray of shape (n_samples,), float64
+        K 1: a column of ones rides along in every pass.
+    squared_norm : float
+        ‖K‖_F².
+    counts : TileCounts
+    kept : list
+        Stand-ins for what the engine kept, in the order asked for.
+    """
+
+    product: Matrix
+    row_sums: NDArray[np.float64]
+    squared_norm: float
+    counts: TileCounts
+    kept: list[Any]
+
+
+class Gram(Protocol):
+    """A Gram matrix somewhere: symmetric, never seen whole.
+
+    Attributes
+    ----------
+    tiling : Tiling
+    dtype : str
+        Of the tiles.
+    """
+
+    tiling: Tiling
+    dtype: str
+
+    def build(self) -> PassResult:
+        """Make every tile that is missing; the first pass, with the column of ones alone."""
+
+    def multiply(self, block: Matrix) -> PassResult:
+        """One pass: K times `block` of shape (n_samples, b), float64."""
+
+    def to_array(self) -> NDArray[np.floating[Any]]:
+        """Whole matrix as an array of shape (n_samples, n_samples): for small n only."""
+
+
+def run_pass(
+    engine: Engine,
+    tiling: Tiling,
+    block: Matrix,
+    run_task: RunTask,
+    *,
+    stage: str,
+    tiles_per_task: int = 1,
+    extra: dict[Any, Any] | None = None,
+    keep: tuple[Any, ...] = (),
+) -> PassResult:
+    """Multiply the matrix behind `run_task` by `block` with a column of ones beside it.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where the tasks run.
+    tiling : Tiling
+        The tiles.
+    block : ndarray of shape (n_samples, b), float64
+        V.
+    run_task : callable
+        ``run_task(i, columns)`` is the head ``(function, *arguments)`` of the task for tiles (i, j), j in `columns`;
+        W_i and then every W_j are appended to it. Its value is a `RunProduct`.
+    stage : str
+        Name in progress events.
+    tiles_per_task : int
+        Length of a run.
+    extra : dict, optional
+        More graph entries, for tasks that `run_task` refers to.
+    keep : tuple of keys
+        Kept where they are computed.
+
+    Returns
+    -------
+    PassResult
+
+    Notes
+    -----
+    The caller's thread sends and receives O(n·b) numbers. In flight are the products of the running tasks and one
+    partial sum of n·(b + 1) float64; no tile leaves the process that made it.
+    """
+    name = engine.new_name("pass")
+    vectors = np.column_stack([block, np.ones(tiling.n_samples)])
+    graph: dict[Any, Any] = dict(extra or {})
+    for i in range(tiling.n_blocks):
+        graph[f"{name}-vectors", i] = vectors[tiling.block(i)]
+    for i in range(tiling.n_blocks):
+        runs = []
+        for columns in tiling.runs(i, tiles_per_task):
+            key = (f"{name}-run", i, columns.start)
+            sides = [(f"{name}-vectors", j) for j in (i, *columns)]
+            graph[key] = (*run_task(i, columns), *sides)
+            runs.append(key)
+        before = (f"{name}-row", i - 1) if i else None
+        graph[f"{name}-row", i] = (reduce_row, before, *runs)
+        graph[f"{name}-finished", i] = (_finished, (f"{name}-row", i))
+    last = (f"{name}-row", tiling.n_blocks - 1)
+    graph[f"{name}-totals"] = (_totals, last)
+    weights = {(f"{name}-finished", i): tiling.n_blocks - i for i in range(tiling.n_blocks)}
+    values, kept = engine.run(graph, [*weights, f"{name}-totals"], keep=keep, stage=stage, weights=weights)
+    product = np.concatenate(values[:-1])
+    squared_norm, counts = values[-1]
+    return PassResult(
+        np.ascontiguousarray(product[:, :-1]), product[:, -1].copy(), squared_norm, counts, kept
+    )
+
+
+def _finished(row: RowReduction) -> Matrix:
+    return row.finished
+
+
+def _totals(row: RowReduction) -> tuple[float, TileCounts]:
+    return row.squared_norm, row.counts

@@ -1,0 +1,408 @@
+"""Kernel functions: frozen objects whose parameters are numbers, evaluated strip by strip into a buffer.
+
+A *strip* is a few hundred rows of a tile, small enough for the cache. Everything is evaluated in float64: rounding to
+the tile's dtype happens once, when a strip is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import InvalidInputError
+
+__all__ = [
+    "KERNELS",
+    "STRIP_ROWS",
+    "Cosine",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "RBF",
+    "Sigmoid",
+    "kernel_array",
+    "kernel_block",
+    "kernel_from_json",
+    "kernel_strips",
+    "resolve_kernel",
+]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+STRIP_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Kernel(ABC):
+    """A kernel function k(x, y) with resolved parameters.
+
+    Attributes
+    ----------
+    name : str
+        scikit-learn's name of the kernel.
+    positive_semidefinite : bool
+        Whether every Gram matrix of this kernel is positive semi-definite.
+    """
+
+    name: ClassVar[str]
+    positive_semidefinite: ClassVar[bool] = True
+
+    @abstractmethod
+    def diagonal(self, rows: Matrix) -> Vector:
+        """Values k(x, x), shape (n_rows,), float64: what the diagonal of the Gram matrix is set to, exactly."""
+
+    @abstractmethod
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        """Write k(x, y) for the rows behind `left` and the columns behind `right` into `out`, float64."""
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        """Factors (left, right) of one tile, such that any rows of `left` can be given to `evaluate`."""
+        return rows, columns.T
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and parameters as JSON values; `kernel_from_json` is the inverse."""
+        return {"name": self.name, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(x, y) = xᵀy: kernel PCA with it is PCA."""
+
+    name = "linear"
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        return _squared_norms(rows)
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        np.matmul(left, right, out=out)
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """k(x, y) = (γ xᵀy + c₀)^degree. [seed 002]"""  # noqa: D400, D415
+
+    gamma: float
+    degree: float
+    coef0: float
+    name = "poly"
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        values = self.gamma * _squared_norms(rows) + self.coef0
+        _raise_to(values, self.degree)
+        return values
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        return self.gamma * rows, columns.T
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        np.matmul(left, right, out=out)
+        out += self.coef0
+        _raise_to(out, self.degree)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """k(x, y) = tanh(γ xᵀy + c₀): not positive semi-definite in general. [seed 002]"""  # noqa: D400, D415
+
+    gamma: float
+    coef0: float
+    name = "sigmoid"
+    positive_semidefinite = False
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        return np.tanh(self.gamma * _squared_norms(rows) + self.coef0)
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        return self.gamma * rows, columns.T
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        np.matmul(left, right, out=out)
+        out += self.coef0
+        np.tanh(out, out=out)
+
+
+@dataclass(frozen=True)
+class Cosine(Kernel):
+    """k(x, y) = xᵀy / (‖x‖ ‖y‖), and 0 where a row is zero, as in scikit-learn."""
+
+    name = "cosine"
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        return (_squared_norms(rows) > 0).astype(np.float64)
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        return _normalised(rows), _normalised(columns).T
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        np.matmul(left, right, out=out)
+
+
+@dataclass(frozen=True)
+class RBF(Kernel):
+    """k(x, y) = exp(−γ‖x − y‖²). [seed 002, with σ: γ = 1/(2σ²)]
+
+    Notes
+    -----
+    The exponent of a whole tile is one matrix product of the factors ``[√(2γ)x, −γ‖x‖², 1]`` and
+    ``[√(2γ)y, 1, −γ‖y‖²]``. Its rounding error grows with the norms, so both sides are first shifted by the mean of
+    the tile's rows: the kernel does not change, and an offset of 1e8 does no harm.
+    """
+
+    gamma: float
+    name = "rbf"
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        return np.ones(len(rows))
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        shift = rows.mean(axis=0)
+        x, y = rows - shift, columns - shift
+        quadratic_x, quadratic_y = -self.gamma * _squared_norms(x), -self.gamma * _squared_norms(y)
+        root = math.sqrt(2 * self.gamma)
+        left = np.column_stack([root * x, quadratic_x, np.ones(len(x))])
+        right = np.column_stack([root * y, np.ones(len(y)), quadratic_y])
+        return left, np.ascontiguousarray(right.T)
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        np.matmul(left, right, out=out)
+        np.minimum(out, 0, out=out)
+        np.exp(out, out=out)
+
+
+@dataclass(frozen=True)
+class Laplacian(Kernel):
+    """k(x, y) = exp(−γ‖x − y‖₁)."""
+
+    gamma: float
+    name = "laplacian"
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        return np.ones(len(rows))
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        return rows, columns
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        from scipy.spatial.distance import cdist
+
+        cdist(left, right, metric="cityblock", out=out)
+        out *= -self.gamma
+        np.exp(out, out=out)
+
+
+KERNELS: Mapping[str, type[Kernel]] = {
+    kernel.name: kernel for kernel in (Linear, Polynomial, RBF, Sigmoid, Laplacian, Cosine)
+}
+
+
+def resolve_kernel(
+    name: str,
+    *,
+    gamma: float | str | None = None,
+    degree: float = 3,
+    coef0: float = 1,
+    n_features: int,
+    variance: float | None = None,
+) -> Kernel:
+    """Kernel object for scikit-learn's names and parameters, resolved once against the training rows.
+
+    Parameters
+    ----------
+    name : str
+        One of ``linear poly rbf sigmoid laplacian cosine``.
+    gamma : float, "scale" or None
+        None is 1/n_features; ``"scale"`` is 1/(n_features · variance).
+    degree, coef0 : float
+        Of the polynomial and (coef0) sigmoid kernels.
+    n_features : int
+        Columns of the training rows.
+    variance : float, optional
+        Variance of all training entries; needed for ``"scale"`` only.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name or a parameter outside its range.
+
+    Examples
+    --------
+    >>> resolve_kernel("rbf", n_features=4)
+    RBF(gamma=0.25)
+    """
+    if name not in KERNELS:
+        raise InvalidInputError(f"kernel={name!r} is not known; choose one of {', '.join(sorted(KERNELS))}.")
+    parameters: dict[str, float] = {}
+    wanted = KERNELS[name].__dataclass_fields__
+    if "gamma" in wanted:
+        parameters["gamma"] = _resolve_gamma(gamma, n_features, variance)
+    if "degree" in wanted:
+        parameters["degree"] = _finite("degree", degree, minimum=0)
+    if "coef0" in wanted:
+        parameters["coef0"] = _finite("coef0", coef0)
+    return KERNELS[name](**parameters)
+
+
+def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
+    """Kernel object from what `Kernel.to_json` gave; InvalidInputError when it is not one."""
+    parameters = dict(description)
+    name = parameters.pop("name", None)
+    if not isinstance(name, str) or name not in KERNELS:
+        raise InvalidInputError(f"kernel name {name!r} is not one of {', '.join(sorted(KERNELS))}.")
+    wanted = set(KERNELS[name].__dataclass_fields__)
+    if set(parameters) != wanted:
+        raise InvalidInputError(
+            f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}."
+        )
+    return KERNELS[name](**{key: _finite(key, value) for key, value in parameters.items()})
+
+
+def kernel_strips(
+    kernel: Kernel, rows: Matrix, columns: Matrix, *, diagonal: bool = False, strip_rows: int = STRIP_ROWS
+) -> Iterator[tuple[int, Matrix]]:
+    """Strips of one tile, from the top down, each written into the same buffer.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The function.
+    rows, columns : ndarray of shape (a, n_features) and (b, n_features), float64
+        The two sides of the tile.
+    diagonal : bool
+        Whether this is a tile on the diagonal, whose diagonal entries are set to k(x, x) exactly.
+    strip_rows : int
+        Height of a strip.
+
+    Yields
+    ------
+    start : int
+        First row of the strip within the tile.
+    strip : ndarray of shape (≤ strip_rows, b), float64
+        Valid until the next strip is asked for.
+
+    Notes
+    -----
+    Cost: 2·a·b·n_features flops and a·b evaluations of the kernel's scalar function. Memory: one strip, and the two
+    folded sides.
+    """
+    left, right = kernel.fold(rows, columns)
+    exact = kernel.diagonal(rows) if diagonal else None
+    buffer = np.empty((min(strip_rows, len(rows)), len(columns)))
+    for start in range(0, len(rows), strip_rows):
+        strip = buffer[: len(rows) - start]
+        kernel.evaluate(left[start : start + strip_rows], right, strip)
+        if exact is not None:
+            within = np.arange(len(strip))
+            strip[within, start + within] = exact[start : start + len(strip)]
+        yield start, strip
+
+
+def kernel_block(
+    kernel: Kernel,
+    rows: NDArray[np.floating[Any]],
+    columns: NDArray[np.floating[Any]],
+    diagonal: bool = False,
+    dtype: str = "float64",
+) -> NDArray[np.floating[Any]]:
+    """Kernel values between `rows` and `columns` as one array of shape (len(rows), len(columns)) and `dtype`."""
+    block = np.empty((len(rows), len(columns)), dtype)
+    strips = kernel_strips(kernel, rows.astype(np.float64), columns.astype(np.float64), diagonal=diagonal)
+    for start, strip in strips:
+        block[start : start + len(strip)] = strip
+    return block
+
+
+def kernel_array(rows: Any, kernel: Kernel, dtype: str = "float64") -> Any:
+    """Gram matrix of a dask array of row blocks as a lazy dask array of kernel blocks.
+
+    Parameters
+    ----------
+    rows : dask.array.Array of shape (n_samples, n_features)
+        Known row chunks; columns in one chunk.
+    kernel : Kernel
+        Resolved kernel.
+    dtype : str
+        Of the blocks.
+
+    Returns
+    -------
+    dask.array.Array of shape (n_samples, n_samples)
+        Block (i, j) holds k between row blocks i and j; nothing is computed yet.
+
+    Notes
+    -----
+    Blocks (i, j), i ≤ j, are the tiles that an exact fit stores, entry for entry. Mirrored blocks are transposes.
+    """
+    import dask.array as da
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
+
+    rows = rows.rechunk({1: -1})
+    n_blocks = len(rows.chunks[0])
+    name = "kernel-" + tokenize(rows.name, kernel.to_json(), dtype)
+    graph: dict[Any, Any] = {}
+    for i in range(n_blocks):
+        for j in range(i, n_blocks):
+            graph[name, i, j] = (kernel_block, kernel, (rows.name, i, 0), (rows.name, j, 0), i == j, dtype)
+            if j > i:
+                graph[name, j, i] = (np.transpose, (name, i, j))
+    layers = HighLevelGraph.from_collections(name, graph, dependencies=[rows])
+    return da.Array(layers, name, (rows.chunks[0], rows.chunks[0]), dtype=dtype)
+
+
+def _squared_norms(rows: Matrix) -> Vector:
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def _normalised(rows: Matrix) -> Matrix:
+    norms = np.sqrt(_squared_norms(rows))
+    return rows / np.where(norms == 0, 1, norms)[:, None]
+
+
+def _raise_to(values: NDArray[np.float64], degree: float) -> None:
+    # numpy's power costs ~20 ns an entry in float64; a chain of products ~1 ns each
+    if degree == 1:
+        return
+    if degree in (2, 3, 4):
+        base = values.copy() if degree == 3 else None
+        np.multiply(values, values, out=values)
+        if base is not None:
+            values *= base
+        elif degree == 4:
+            np.multiply(values, values, out=values)
+        return
+    np.power(values, degree, out=values)
+
+
+def _resolve_gamma(gamma: float | str | None, n_features: int, variance: float | None) -> float:
+    if gamma is None:
+        return 1.0 / n_features
+    if gamma == "scale":
+        if variance is None:
+            raise InvalidInputError('gamma="scale" needs the variance of the training rows.')
+        return 1.0 / (n_features * variance) if variance > 0 else 1.0
+    if isinstance(gamma, str):
+        raise InvalidInputError(f'gamma={gamma!r} is not known; give a number ≥ 0, "scale" or None.')
+    return _finite("gamma", gamma, minimum=0)
+
+
+def _finite(name: str, value: float, minimum: float | None = None) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name}={value!r} is not a number.") from None
+    if not math.isfinite(number) or (minimum is not None and number < minimum):
+        bound = "" if minimum is None else f" ≥ {minimum:g}"
+        raise InvalidInputError(f"{name}={value!r}; a finite number{bound} is needed.")
+    return number

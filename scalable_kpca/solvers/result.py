@@ -1,0 +1,48 @@
+"""What every solver returns, and the convention that makes results comparable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EigenResult", "canonical"]
+
+
+@dataclass(frozen=True, eq=False)
+class EigenResult:
+    """Leading eigenpairs of a symmetric operator.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of shape (k,), float64
+        Descending.
+    eigenvectors : ndarray of shape (n_samples, k), float64
+        Orthonormal columns; in each the entry of largest magnitude is positive.
+    solver : str
+        Name of the method.
+    n_passes : int
+        Products with the whole operator that it took.
+    is_whole_spectrum : bool
+        Whether the method computed the whole spectrum and chose from it, so that nothing can have been missed.
+    """
+
+    eigenvalues: NDArray[np.float64]
+    eigenvectors: NDArray[np.float64]
+    solver: str
+    n_passes: int
+    is_whole_spectrum: bool
+
+
+def canonical(
+    eigenvalues: NDArray[np.float64], eigenvectors: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Pairs in descending order, each vector with its entry of largest magnitude positive (ties: lowest row)."""
+    order = np.argsort(-eigenvalues, kind="stable")
+    vectors = eigenvectors[:, order]
+    if vectors.size:
+        largest = np.abs(vectors).argmax(axis=0)
+        signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+        vectors = vectors * signs
+    return eigenvalues[order], vectors

@@ -1,0 +1,29 @@
+"""Rows: where they come from (`tables`), and how the tasks of a fit read them (`rows`)."""
+
+from scalable_kpca.source.rows import (
+    ArrayRows,
+    Rows,
+    RowSummary,
+    StoredRows,
+    check_width,
+    open_rows,
+    read_rows,
+    write_rows,
+)
+from scalable_kpca.source.tables import ArraySource, Batch, ParquetSource, Source, open_source
+
+__all__ = [
+    "ArrayRows",
+    "ArraySource",
+    "Batch",
+    "ParquetSource",
+    "RowSummary",
+    "Rows",
+    "Source",
+    "StoredRows",
+    "check_width",
+    "open_rows",
+    "open_source",
+    "read_rows",
+    "write_rows",
+]

@@ -1,0 +1,323 @@
+"""Training rows as the tasks of an exact fit read them: aligned to the tiles, checked, in memory or in zarr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import InvalidInputError, StorageError
+
+__all__ = [
+    "ArrayRows",
+    "Batches",
+    "Rows",
+    "RowSummary",
+    "StoredRows",
+    "aligned_blocks",
+    "check_width",
+    "open_rows",
+    "read_rows",
+    "write_rows",
+]
+
+Block = NDArray[np.floating[Any]]
+Batches = Iterator[Block]
+
+
+class Rows(Protocol):
+    """Rows that any task can read by position.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    dtype : str
+        ``"float32"`` or ``"float64"``, as the source has them.
+    """
+
+    @property
+    def n_samples(self) -> int: ...  # noqa: D102
+    @property
+    def n_features(self) -> int: ...  # noqa: D102
+    @property
+    def dtype(self) -> str: ...  # noqa: D102
+    def read(self, rows: slice) -> Block:
+        """Rows of a slice, shape (stop − start, n_features)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """Rows of a numpy array in this process; the array is never written to."""
+
+    array: Block
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return len(self.array)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.array.shape[1])
+
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype."""
+        return self.array.dtype.name
+
+    def read(self, rows: slice) -> Block:
+        """Rows of a slice: a view."""
+        return self.array[rows]
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of a finished ``rows.zarr``: a small handle that any process opens once."""
+
+    path: str
+    n_samples: int
+    n_features: int
+    dtype: str
+
+    def read(self, rows: slice) -> Block:
+        """Rows of a slice; StorageError when they do not decode."""
+        try:
+            block: Block = _open_array(self.path)[rows]
+        except Exception as error:
+            raise StorageError(
+                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); remove that directory and run "
+                "again: it is made from the source."
+            ) from error
+        return block
+
+
+@dataclass(frozen=True)
+class RowSummary:
+    """What one streaming pass over the rows learns.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    variance : float
+        Of all entries together, as `numpy.var` gives it.
+    """
+
+    n_samples: int
+    n_features: int
+    variance: float
+
+
+class _Moments:
+    """Mean and sum of squared deviations of all entries, merged block by block (Chan, Golub, LeVeque 1983)."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def add(self, block: Block) -> None:
+        if block.size == 0:
+            return
+        mean = float(block.mean(dtype=np.float64))
+        squares = float(np.square(block - mean, dtype=np.float64).sum())
+        total = self.count + block.size
+        delta = mean - self.mean
+        self.squares += squares + delta * delta * self.count * block.size / total
+        self.mean += delta * block.size / total
+        self.count = total
+
+    def variance(self) -> float:
+        return self.squares / self.count if self.count else 0.0
+
+
+def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[Block]:
+    """The same rows in blocks of exactly `tile_rows`, the last one shorter; holds less than two blocks."""
+    pending: list[Block] = []
+    held = 0
+    for batch in batches:
+        start = 0
+        while held + len(batch) - start >= tile_rows:
+            stop = start + tile_rows - held
+            pending.append(batch[start:stop])
+            yield np.concatenate(pending)
+            pending, held, start = [], 0, stop
+        if start < len(batch):
+            pending.append(batch[start:].copy())
+            held += len(batch) - start
+    if held:
+        yield np.concatenate(pending)
+
+
+class _FiniteCheck:
+    """Finds the first entry that is not finite and counts the rows that have one."""
+
+    def __init__(self, names: Sequence[str] | None) -> None:
+        self.names, self.first, self.bad_rows, self.seen = names, None, 0, 0  # type: tuple[Any, Any, int, int]
+
+    def add(self, block: Block) -> None:
+        finite = np.isfinite(block)
+        if not finite.all():
+            if self.first is None:
+                row, column = np.argwhere(~finite)[0]
+                self.first = (self.seen + int(row), int(column), float(block[row, column]))
+            self.bad_rows += int((~finite.all(axis=1)).sum())
+        self.seen += len(block)
+
+    def raise_if_any(self) -> None:
+        if self.first is None:
+            return
+        row, column, value = self.first
+        name = f'column "{self.names[column]}"' if self.names else f"column {column}"
+        found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "-infinity"
+        raise InvalidInputError(
+            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers and accepts "
+            "no NaN or infinity: remove or fill these rows first."
+        )
+
+
+def read_rows(
+    batches: Batches, n_features: int, tile_rows: int, names: Sequence[str] | None = None
+) -> RowSummary:
+    """Check rows that stay where they are and summarise them; one streaming pass.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming row and column of the first entry that is not finite.
+    """
+    return _consume(batches, n_features, tile_rows, names, lambda start, block: None)
+
+
+def write_rows(
+    batches: Batches,
+    path: Path,
+    *,
+    n_samples: int,
+    n_features: int,
+    dtype: str,
+    tile_rows: int,
+    fingerprint: str,
+    names: Sequence[str] | None = None,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> tuple[StoredRows, RowSummary]:
+    """Copy rows once into ``rows.zarr``: chunks of (tile_rows, n_features), a checksum on each, every entry finite.
+
+    Parameters
+    ----------
+    batches : iterator of ndarray
+        The rows in order, in pieces of any length.
+    path : Path
+        Directory of the array; replaced when it is not the finished copy with this `fingerprint`.
+    n_samples, n_features, dtype : int, int, str
+        What the batches add up to.
+    tile_rows : int
+        Rows of a chunk.
+    fingerprint : str
+        Identity of the contents.
+    names : sequence of str, optional
+        Column names for error messages.
+    advance : callable
+        Told the number of rows after each block.
+
+    Returns
+    -------
+    rows : StoredRows
+    summary : RowSummary
+
+    Raises
+    ------
+    InvalidInputError
+        For an entry that is not finite, or when the rows are not as many as announced.
+    StorageError
+        When the file system refuses a write.
+
+    Notes
+    -----
+    Memory: two blocks. The copy counts as finished when its attributes hold the fingerprint, which are written last.
+    """
+    import zarr
+    from zarr.codecs import BytesCodec, Crc32cCodec
+
+    try:
+        array = zarr.create_array(
+            str(path),
+            shape=(n_samples, n_features),
+            chunks=(min(tile_rows, n_samples), n_features),
+            dtype=dtype,
+            fill_value=float("nan"),
+            filters=None,
+            serializer=BytesCodec(endian="little"),
+            compressors=[Crc32cCodec()],
+            overwrite=True,
+            config={"write_empty_chunks": True},
+        )
+
+        def store(start: int, block: Block) -> None:
+            if start + len(block) <= n_samples:
+                array[start : start + len(block)] = block
+            advance(len(block))
+
+        summary = _consume(batches, n_features, tile_rows, names, store)
+        if summary.n_samples != n_samples:
+            raise InvalidInputError(
+                f"the source announced {n_samples} rows and delivered {summary.n_samples}: it changed while it was read; "
+                "run again when it is at rest."
+            )
+        array.update_attributes({"fingerprint": fingerprint, "summary": asdict(summary)})
+    except OSError as error:
+        raise StorageError(
+            f"rows cannot be written to {path}: {error.strerror or error}; make room or correct the permissions and run again."
+        ) from error
+    return StoredRows(str(path), n_samples, n_features, dtype), summary
+
+
+def open_rows(path: Path, fingerprint: str) -> tuple[StoredRows, RowSummary] | None:
+    """The finished copy at `path`, or None when there is none with this fingerprint."""
+    import zarr
+
+    try:
+        array = zarr.open_array(str(path), mode="r")
+        if array.attrs["fingerprint"] != fingerprint:
+            return None
+        summary = RowSummary(**array.attrs["summary"])  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - absent, unfinished or damaged: in each case it is made again
+        return None
+    return StoredRows(str(path), summary.n_samples, summary.n_features, array.dtype.name), summary
+
+
+def check_width(found: int, needed: int) -> None:
+    """InvalidInputError unless rows have the number of columns that the model was fitted on."""
+    if found != needed:
+        raise InvalidInputError(
+            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in the same order."
+        )
+
+
+def _consume(
+    batches: Batches,
+    n_features: int,
+    tile_rows: int,
+    names: Sequence[str] | None,
+    store: Callable[[int, Block], None],
+) -> RowSummary:
+    moments, finite = _Moments(), _FiniteCheck(names)
+    start = 0
+    for block in aligned_blocks(batches, tile_rows):
+        finite.add(block)
+        if finite.first is None:
+            moments.add(block)
+            store(start, block)
+        start += len(block)
+    finite.raise_if_any()
+    return RowSummary(start, n_features, moments.variance())
+
+
+@lru_cache(maxsize=8)
+def _open_array(path: str) -> Any:
+    import zarr
+
+    return zarr.open_array(path, mode="r")

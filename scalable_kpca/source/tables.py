@@ -1,0 +1,327 @@
+"""Sources on disk: Parquet, .npy and zarr, as batches of rows with the labels that travel beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import InvalidInputError
+
+__all__ = [
+    "ArraySource",
+    "Batch",
+    "ParquetSource",
+    "Part",
+    "Source",
+    "find_files",
+    "natural_key",
+    "open_source",
+]
+
+BATCH_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Part:
+    """One input file: how many rows it adds, and where it is."""
+
+    path: str
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive rows of one part, features and labels from the same read.
+
+    Attributes
+    ----------
+    part : int
+        Index of the part.
+    rows : ndarray of shape (m, n_features), float32 or float64
+    labels : pyarrow.Table
+        Ids and passthrough columns of the same m rows.
+    """
+
+    part: int
+    rows: NDArray[np.floating[Any]]
+    labels: Any
+
+
+class Source(Protocol):
+    """Rows on disk.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        In natural order of their names; empty ones included.
+    feature_names : tuple of str
+    dtype : str
+        ``"float32"`` when every feature is, else ``"float64"``.
+    """
+
+    parts: tuple[Part, ...]
+    feature_names: tuple[str, ...]
+    dtype: str
+
+    @property
+    def n_samples(self) -> int: ...  # noqa: D102
+    def batches(self) -> Iterator[Batch]:
+        """All rows in order, a few MiB at a time."""
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the contents of all files in order, and of the names of the columns in use."""
+
+
+def natural_key(text: str) -> list[tuple[int, int, str]]:
+    """Sort key that puts ``part-2`` before ``part-10``."""
+    return [
+        (0, int(piece), "") if piece.isdigit() else (1, 0, piece)
+        for piece in re.split(r"(\d+)", text)
+        if piece
+    ]
+
+
+def find_files(uri: str, base: Path) -> list[Path]:
+    """Files or zarr arrays behind a path, directory or glob, in natural order.
+
+    Raises
+    ------
+    InvalidInputError
+        When nothing is there.
+    """
+    path = Path(uri) if Path(uri).is_absolute() else base / uri
+    if any(letter in uri for letter in "*?["):
+        root = Path(path.anchor)
+        found = list(root.glob(str(path.relative_to(root))))
+    elif path.is_dir() and not (path / "zarr.json").exists():
+        found = [file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_"))]
+    else:
+        found = [path] if path.exists() else []
+    if not found:
+        raise InvalidInputError(
+            f"source.uri={uri!r}: no such file ({path}); correct the path: it is relative to the config."
+        )
+    return sorted(found, key=lambda file: natural_key(str(file)))
+
+
+def open_source(
+    uri: str,
+    base: Path,
+    *,
+    id_columns: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    passthrough: Sequence[str] = (),
+) -> Source:
+    """Source behind a path, directory or glob.
+
+    Parameters
+    ----------
+    uri : str
+        Parquet files, one ``.npy`` file or one zarr array.
+    base : Path
+        What a relative `uri` is relative to.
+    id_columns, passthrough : sequence of str
+        Columns that travel to the output beside the scores.
+    features : sequence of str, optional
+        Names or globs; by default every numeric column that is neither id nor passthrough.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the file and column at fault.
+    """
+    files = find_files(uri, base)
+    kinds = {file.suffix for file in files}
+    if kinds == {".parquet"}:
+        return ParquetSource(files, id_columns, features, passthrough)
+    if len(files) == 1 and kinds <= {".npy", ".zarr"}:
+        if id_columns or features or passthrough:
+            raise InvalidInputError(
+                f"{files[0]} is a bare array; source.id, features and passthrough need a table."
+            )
+        return ArraySource(files[0])
+    raise InvalidInputError(
+        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(sorted(kinds)) or 'none'}; Parquet files, one .npy file "
+        "or one .zarr array can be read."
+    )
+
+
+class ParquetSource:
+    """Parquet files with one schema for the columns in use.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        In the order of the rows.
+    id_columns, features, passthrough
+        See `open_source`.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        id_columns: Sequence[str],
+        features: Sequence[str] | None,
+        passthrough: Sequence[str],
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        self._files = list(files)
+        schemas, parts = [], []
+        for file in files:
+            try:
+                metadata = pq.read_metadata(file)
+            except (OSError, ValueError) as error:
+                raise InvalidInputError(f"{file} is not a Parquet file that can be read: {error}") from error
+            schemas.append(metadata.schema.to_arrow_schema())
+            parts.append(Part(str(file), metadata.num_rows))
+        self.parts = tuple(parts)
+        self.label_columns = (*id_columns, *passthrough)
+        self.feature_names = _select_features(schemas[0], features, self.label_columns, files[0])
+        for schema, file in zip(schemas, files, strict=True):
+            _check_schema(schema, (*self.label_columns, *self.feature_names), self.feature_names, file)
+        single = all(
+            str(schema.field(name).type) in ("float", "halffloat")
+            for schema in schemas
+            for name in self.feature_names
+        )
+        self.dtype = "float32" if single else "float64"
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows, from the files' footers."""
+        return sum(part.n_rows for part in self.parts)
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows in order, a few MiB at a time."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = list(dict.fromkeys((*self.label_columns, *self.feature_names)))
+        size = max(1, BATCH_BYTES // (8 * len(columns)))
+        for index, file in enumerate(self._files):
+            with pq.ParquetFile(file) as parquet:
+                for batch in parquet.iter_batches(batch_size=size, columns=columns):
+                    table = pa.Table.from_batches([batch])
+                    rows = np.empty((len(batch), len(self.feature_names)), self.dtype)
+                    for column, name in enumerate(self.feature_names):
+                        rows[:, column] = table[name].cast(pa.float64(), safe=False).to_numpy()
+                    yield Batch(index, rows, table.select(self.label_columns))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the contents of all files in order, and of the names of the columns in use."""
+        return _digest(self._files, [*self.label_columns, "|", *self.feature_names])
+
+
+class ArraySource:
+    """One ``.npy`` file or zarr array of shape (n_samples, n_features); its rows are numbered."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._array = _open_matrix(path)
+        n_samples, n_features = self._array.shape
+        self.parts = (Part(str(path), n_samples),)
+        self.feature_names = tuple(f"x{column}" for column in range(n_features))
+        self.dtype = "float32" if self._array.dtype == np.float32 else "float64"
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return self.parts[0].n_rows
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows in order, a few MiB at a time."""
+        import pyarrow as pa
+
+        size = max(1, BATCH_BYTES // (8 * max(1, len(self.feature_names))))
+        for start in range(0, self.n_samples, size):
+            rows = np.asarray(self._array[start : start + size], self.dtype)
+            yield Batch(0, rows, pa.table({"row": np.arange(start, start + len(rows))}))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file's contents."""
+        files = (
+            sorted(file for file in self._path.rglob("*") if file.is_file())
+            if self._path.is_dir()
+            else [self._path]
+        )
+        return _digest(files, [str(file.relative_to(self._path)) for file in files])
+
+
+def _open_matrix(path: Path) -> Any:
+    try:
+        if path.suffix == ".npy":
+            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            import zarr
+
+            array = zarr.open_array(str(path), mode="r")
+    except Exception as error:
+        raise InvalidInputError(f"{path} is not an array that can be read: {error}") from error
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{path} has shape {array.shape} and dtype {array.dtype}; a matrix of numbers is needed."
+        )
+    return array
+
+
+def _select_features(
+    schema: Any, patterns: Sequence[str] | None, labels: Sequence[str], file: Path
+) -> tuple[str, ...]:
+    free = [name for name in schema.names if name not in labels]
+    if patterns is None:
+        chosen = [name for name in free if _is_numeric(schema.field(name).type)]
+    else:
+        chosen = []
+        for pattern in patterns:
+            found = [name for name in free if fnmatchcase(name, pattern) and name not in chosen]
+            if not found:
+                raise InvalidInputError(
+                    f'source.features: "{pattern}" matches no free column of {file}, which has {", ".join(schema.names[:20])}.'
+                )
+            chosen += found
+    if not chosen:
+        raise InvalidInputError(
+            f"{file} has no numeric column to use as a feature; name them in source.features."
+        )
+    return tuple(chosen)
+
+
+def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: Path) -> None:
+    for name in columns:
+        if name not in schema.names:
+            raise InvalidInputError(f'{file} has no column "{name}"; it has {", ".join(schema.names[:20])}.')
+    for name in features:
+        if not _is_numeric(schema.field(name).type):
+            raise InvalidInputError(
+                f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the numeric columns '
+                "in source.features."
+            )
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow.types as pt
+
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind))
+
+
+def _digest(files: Sequence[Path], names: Sequence[str]) -> str:
+    total = hashlib.sha256()
+    for name in names:
+        total.update(name.encode() + b"\0")
+    for file in files:
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()

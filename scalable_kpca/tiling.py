@@ -1,0 +1,314 @@
+"""Integers only: tiles, tasks, bytes and passes of an exact fit, and the plan that chooses them.
+
+Nothing here touches an array, a clock or a file, so that a plan for 10⁶ rows costs microseconds and can be checked
+against what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dask.utils import format_bytes
+
+from scalable_kpca.errors import ConfigError, MemoryLimitError
+from scalable_kpca.kernels import STRIP_ROWS
+
+__all__ = ["DENSE_LIMIT", "GRAM_HOMES", "SOLVERS", "Plan", "Tiling", "arpack_vectors", "plan_exact"]
+
+GRAM_HOMES = ("zarr", "memory")
+SOLVERS = ("dense", "arpack")
+
+DENSE_LIMIT = 2000  # rows up to which LAPACK on the whole matrix beats passes
+LARGEST_TILE = 4096  # 64 MiB of float32: a disk streams it, and two fit beside each other in a small limit
+SMALLEST_TILE = 256  # one strip
+TILES_A_SIDE = 8  # below this many blocks two or more threads wait for one another
+
+# Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
+# measured at 180 to 215 MiB.
+PROCESS_BYTES = 240 * 2**20
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Square tiles on and above the diagonal of an n × n matrix.
+
+    Parameters
+    ----------
+    n_samples : int
+        Rows of the matrix, ≥ 1.
+    tile_rows : int
+        Rows of a tile, ≥ 1; the last block may have fewer.
+    """
+
+    n_samples: int
+    tile_rows: int
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks along one side."""
+        return -(-self.n_samples // self.tile_rows)
+
+    @property
+    def n_tiles(self) -> int:
+        """Tiles (i, j) with i ≤ j: the only ones that exist."""
+        return self.n_blocks * (self.n_blocks + 1) // 2
+
+    @property
+    def n_entries(self) -> int:
+        """Matrix entries inside the tiles that exist: what one pass evaluates or reads."""
+        return sum(self.length(i) * (self.n_samples - self.block(i).start) for i in range(self.n_blocks))
+
+    def block(self, i: int) -> slice:
+        """Rows of block i."""
+        start = i * self.tile_rows
+        return slice(start, min(start + self.tile_rows, self.n_samples))
+
+    def length(self, i: int) -> int:
+        """Number of rows in block i."""
+        rows = self.block(i)
+        return rows.stop - rows.start
+
+    def tiles(self) -> Iterator[tuple[int, int]]:
+        """Coordinates of every tile, block row by block row."""
+        for i in range(self.n_blocks):
+            for j in range(i, self.n_blocks):
+                yield i, j
+
+    def runs(self, i: int, width: int) -> Iterator[range]:
+        """Columns of block row i in runs of at most `width` tiles: one run is one task."""
+        for start in range(i, self.n_blocks, width):
+            yield range(start, min(start + width, self.n_blocks))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an exact fit will do, decided before anything is computed.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_components : int
+        Shape of the job. `n_components` is 0 where the number is decided by the spectrum.
+    dtype : str
+        Of a stored tile: ``"float64"`` or ``"float32"``. Kernel arithmetic is float64 in either case.
+    solver : str
+        ``"dense"`` or ``"arpack"``.
+    gram : str
+        Home of the tiles: ``"zarr"`` or ``"memory"``.
+    tile_rows, tiles_per_task, n_threads : int
+        Unit of storage, unit of scheduling, concurrent tasks.
+    n_tiles, gram_bytes, peak_memory, memory_limit : int
+        Tiles, bytes of all tiles, planned and allowed peak of the process in bytes.
+    reasons : tuple of str
+        Why each choice was made, one sentence each.
+    """
+
+    n_samples: int
+    n_features: int
+    n_components: int
+    dtype: str
+    solver: str
+    gram: str
+    tile_rows: int
+    tiles_per_task: int
+    n_threads: int
+    n_tiles: int
+    gram_bytes: int
+    peak_memory: int
+    memory_limit: int
+    reasons: tuple[str, ...]
+
+    @property
+    def tiling(self) -> Tiling:
+        """The tiles."""
+        return Tiling(self.n_samples, self.tile_rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as JSON values."""
+        return {**asdict(self), "reasons": list(self.reasons)}
+
+
+def plan_exact(
+    n_samples: int,
+    n_features: int,
+    *,
+    n_components: int | float | None = None,
+    dtype: str = "auto",
+    source_dtype: str = "float64",
+    solver: str = "auto",
+    gram: str = "auto",
+    memory_limit: int,
+    n_threads: int,
+    tile_rows: int | None = None,
+    has_disk: bool = True,
+    resident_bytes: int = 0,
+) -> Plan:
+    """Plan an exact fit within a memory limit.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of the training rows.
+    n_components : int, float or None
+        Wanted components; a fraction of variance; or None for all.
+    dtype : {"auto", "float64", "float32"}
+        Of a tile. ``"auto"`` is `source_dtype` up to `DENSE_LIMIT` rows and float32 above.
+    source_dtype : str
+        Dtype of the rows.
+    solver : {"auto", "dense", "arpack"}
+        ``"auto"`` is dense up to `DENSE_LIMIT` rows or when all components are wanted.
+    gram : {"auto", "zarr", "memory"}
+        ``"auto"`` keeps tiles in memory when they take at most half of what the limit leaves.
+    memory_limit : int
+        Peak of the whole process, bytes.
+    n_threads : int
+        Tasks that run at the same time in the process.
+    tile_rows : int, optional
+        Overrides the choice.
+    has_disk : bool
+        Whether there is a working directory for the zarr home.
+    resident_bytes : int
+        Bytes of the caller's rows that stay in memory during the fit.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    MemoryLimitError
+        Naming the smallest `memory_limit` that works.
+    ConfigError
+        When options exclude one another.
+    """
+    _check_choices(dtype, solver, gram, tile_rows, has_disk)
+    reasons: list[str] = []
+    solver = _choose_solver(solver, n_samples, n_components, reasons)
+    dtype = _choose_dtype(dtype, source_dtype, n_samples, reasons)
+    n_wanted = n_components if isinstance(n_components, int) else 0
+    fixed = PROCESS_BYTES + resident_bytes + _solver_bytes(solver, n_samples, n_wanted)
+    candidates = [tile_rows] if tile_rows is not None else list(_tile_candidates(n_samples))
+    itemsize = 8 if dtype == "float64" else 4
+
+    def peak(home: str, t: int) -> int:
+        tiling = Tiling(n_samples, t)
+        kept = tiling.n_entries * itemsize if home == "memory" else 0
+        return fixed + kept + n_threads * _task_bytes(home, min(t, n_samples), n_features, itemsize)
+
+    homes = [gram] if gram != "auto" else _homes_in_order(n_samples, itemsize, memory_limit - fixed, has_disk)
+    fitting = [(home, t) for home in homes for t in candidates if peak(home, t) <= memory_limit]
+    if not fitting:
+        home, t = min(((h, t) for h in homes for t in candidates), key=lambda choice: peak(*choice))
+        raise MemoryLimitError(
+            f"memory_limit={format_bytes(memory_limit)} cannot hold the smallest plan ({home} tiles of {t} rows × {n_threads} "
+            f"threads, {format_bytes(fixed)} before the first tile); raise memory_limit to {peak(home, t)} bytes "
+            f"({format_bytes(peak(home, t))})."
+        )
+    home, t = fitting[0]
+    tiling = Tiling(n_samples, t)
+    gram_bytes = tiling.n_entries * itemsize if home == "memory" else tiling.n_tiles * t * t * itemsize
+    reasons.append(
+        f"gram={home}: {format_bytes(gram_bytes)} of {dtype} tiles "
+        + ("fit in memory" if home == "memory" else "are written once and read in every pass")
+    )
+    return Plan(
+        n_samples=n_samples,
+        n_features=n_features,
+        n_components=n_wanted,
+        dtype=dtype,
+        solver=solver,
+        gram=home,
+        tile_rows=t,
+        tiles_per_task=1,
+        n_threads=n_threads,
+        n_tiles=tiling.n_tiles,
+        gram_bytes=gram_bytes,
+        peak_memory=peak(home, t),
+        memory_limit=memory_limit,
+        reasons=tuple(reasons),
+    )
+
+
+def arpack_vectors(n_samples: int, n_components: int) -> int:
+    """Lanczos vectors that ARPACK keeps: scipy's default, named here because memory is planned with it."""
+    return min(n_samples, max(2 * n_components + 1, 20))
+
+
+def _check_choices(dtype: str, solver: str, gram: str, tile_rows: int | None, has_disk: bool) -> None:
+    for name, value, allowed in (
+        ("dtype", dtype, ("auto", "float64", "float32")),
+        ("eigen_solver", solver, ("auto", *SOLVERS)),
+        ("gram", gram, ("auto", *GRAM_HOMES)),
+    ):
+        if value not in allowed:
+            raise ConfigError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
+    if tile_rows is not None and tile_rows < 1:
+        raise ConfigError(f"tile_rows={tile_rows}; at least 1 is needed.")
+    if gram == "zarr" and not has_disk:
+        raise ConfigError('gram="zarr" needs a place for the tiles; set workdir to a directory with room.')
+
+
+def _choose_solver(solver: str, n_samples: int, n_components: int | float | None, reasons: list[str]) -> str:
+    counted = isinstance(n_components, int)
+    if solver == "auto":
+        solver = "dense" if n_samples <= DENSE_LIMIT or not counted else "arpack"
+        reasons.append(
+            f"solver={solver}: "
+            + (f"up to {DENSE_LIMIT} rows the whole spectrum is cheap" if n_samples <= DENSE_LIMIT
+               else "a few components of a large matrix" if counted
+               else "how many components are wanted depends on the spectrum")
+        )  # fmt: skip
+    elif solver == "arpack" and not counted:
+        raise ConfigError(
+            f"eigen_solver='arpack' finds a given number of components, n_components={n_components!r} is not one; "
+            "set n_components to an integer or eigen_solver to 'dense'."
+        )
+    if solver == "arpack" and isinstance(n_components, int) and n_components >= n_samples:
+        reasons.append(f"solver=dense: ARPACK finds at most n_samples − 1 = {n_samples - 1} components")
+        solver = "dense"
+    return solver
+
+
+def _choose_dtype(dtype: str, source_dtype: str, n_samples: int, reasons: list[str]) -> str:
+    if dtype == "auto":
+        if n_samples > DENSE_LIMIT or source_dtype == "float32":
+            dtype = "float32"
+            reasons.append("dtype=float32: half the bytes; the certificate names the rounding")
+        else:
+            dtype = "float64"
+    return dtype
+
+
+def _homes_in_order(n_samples: int, itemsize: int, free: int, has_disk: bool) -> list[str]:
+    fits = n_samples * (n_samples + LARGEST_TILE) // 2 * itemsize <= free // 2
+    if not has_disk:
+        return ["memory"]
+    return ["memory", "zarr"] if fits else ["zarr"]
+
+
+def _solver_bytes(solver: str, n_samples: int, n_components: int) -> int:
+    if solver == "dense":
+        return 4 * n_samples * n_samples * 8  # K̃, its copy inside LAPACK, eigenvectors, workspace
+    # Lanczos vectors, ARPACK's work arrays, eigenvectors with their image and residual in the certificate
+    return n_samples * 8 * (arpack_vectors(n_samples, n_components) + 6 + 5 * n_components)
+
+
+def _task_bytes(home: str, tile_rows: int, n_features: int, itemsize: int) -> int:
+    rows = 2 * tile_rows * (n_features + 2) * 8 * 3  # both sides: as read, in float64, folded
+    strips = 2 * min(STRIP_ROWS, tile_rows) * tile_rows * 8
+    tile = tile_rows * tile_rows * itemsize
+    # zarr holds the bytes of the file and the decoded tile at once, and on writing the tile and two encodings
+    return rows + strips + (3 * tile if home == "zarr" else 0)
+
+
+def _tile_candidates(n_samples: int) -> Iterator[int]:
+    """Tile sizes from the largest down; all blocks are nearly equal, so that no padded tile wastes the disk."""
+    largest = min(LARGEST_TILE, max(SMALLEST_TILE, -(-n_samples // TILES_A_SIDE)))
+    n_blocks = -(-n_samples // largest)
+    while True:
+        t = -(-(-(-n_samples // n_blocks)) // 8) * 8
+        yield min(t, n_samples)
+        if t <= SMALLEST_TILE:
+            return
+        n_blocks += max(1, n_blocks // 4)
