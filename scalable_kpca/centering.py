@@ -37,13 +37,14 @@ class Centering:
 
     def centre(self, K: NDArray[np.floating[Any]]) -> Matrix:
         """K̃ = K − κ1ᵀ − 1κᵀ + k̄11ᵀ of the whole training matrix, shape (n_samples, n_samples). [seed 000 eq 14]"""
-        return K - self.row_means[:, None] - self.row_means[None, :] + self.grand_mean
+        centred: Matrix = K - self.row_means[:, None] - self.row_means[None, :] + self.grand_mean
+        return centred
 
     def centre_new(self, K_new: NDArray[np.floating[Any]]) -> Matrix:
         """Centred kernel of new rows against all training rows, shape (n_new, n_samples). [seed 000 eq 18]"""
-        return (
-            K_new - K_new.mean(axis=1, dtype=np.float64)[:, None] - self.row_means[None, :] + self.grand_mean
-        )
+        new_means = K_new.mean(axis=1, dtype=np.float64)
+        centred: Matrix = K_new - new_means[:, None] - self.row_means[None, :] + self.grand_mean
+        return centred
 
     def project(self, product: Matrix, new_means: Vector, dual_coefficients: Matrix) -> Matrix:
         """Scores K̃(t, X)α from K(t, X)α, without forming the centred kernel.
@@ -63,7 +64,8 @@ class Centering:
         """
         column_sums = dual_coefficients.sum(axis=0)
         offset = self.row_means @ dual_coefficients - self.grand_mean * column_sums
-        return product - np.outer(new_means, column_sums) - offset
+        scores: Matrix = product - np.outer(new_means, column_sums) - offset
+        return scores
 
     def total_variance(self, diagonal_sum: float) -> float:
         """Trace of K̃, tr K̃ = Σ k(x_i, x_i) − n k̄: the exact denominator of every explained-variance ratio."""

@@ -52,17 +52,15 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """Fields as JSON values."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Certificate:
         """Inverse of `to_json`."""
-        return cls(
-            **{name: np.asarray(v, np.float64) if isinstance(v, list) else v for name, v in fields.items()}
-        )
+        values: dict[str, Any] = {
+            name: np.asarray(value, np.float64) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**values)
 
 
 def zero_threshold(largest: float, n_samples: int, dtype: str, max_diagonal: float) -> float:
@@ -134,9 +132,7 @@ def certify(
     rounding = operator.shape[0] * float(np.finfo(np.float64).eps) * gram_norm
     bounds = norms + rounding
     ratio = eigenvalues / total_variance if total_variance > 0 else np.zeros_like(eigenvalues)
-    complete, how = _completeness(
-        eigenvalues, bounds, squared_norm, gram_norm, operator.shape[0], is_whole_spectrum
-    )
+    complete, how = _completeness(eigenvalues, bounds, squared_norm, gram_norm, operator.shape[0], is_whole_spectrum)
     return Certificate(
         residual_norms=norms,
         eigenvalue_bounds=bounds,

@@ -8,14 +8,16 @@ them in later graphs. No engine holds anything else after a run.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import dask.config
 import dask.local
 import dask.threaded
 from threadpoolctl import threadpool_limits
@@ -28,11 +30,12 @@ __all__ = [
     "Event",
     "Listener",
     "LocalEngine",
+    "active_kind",
     "open_engine",
     "single_threaded_blas",
 ]
 
-Key = Hashable
+Key = Any  # dask's keys: str or (str, int, ...)
 Graph = Mapping[Any, Any]
 
 
@@ -55,9 +58,12 @@ class Engine(ABC):
     ----------
     shares_memory : bool
         Whether tasks run in this process, so that arrays can be handed to them by reference.
+    is_local : bool
+        Whether every task runs on this machine, so that a temporary directory is seen by all of them.
     """
 
     shares_memory: bool
+    is_local: bool
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener
@@ -71,6 +77,14 @@ class Engine(ABC):
         """Tell the listener how far a stage has come."""
         if self._listener is not None:
             self._listener(Event(stage, done, total))
+
+    def row_blocks(self, array: Any) -> Iterator[Any]:
+        """Row blocks of a dask array as numpy arrays, one after another: a block at a time is in memory."""
+        for i in range(array.numblocks[0]):
+            block = array.blocks[i].rechunk((-1, -1))
+            keys = [key for row in block.__dask_keys__() for key in row]
+            values, _ = self.run(dict(block.__dask_optimize__(block.__dask_graph__(), keys)), keys, stage="rows")
+            yield values[0]
 
     @abstractmethod
     def run(
@@ -133,6 +147,7 @@ class LocalEngine(Engine):
     """
 
     shares_memory = True
+    is_local = True
 
     def __init__(self, n_threads: int, listener: Listener | None = None) -> None:
         super().__init__(listener)
@@ -154,9 +169,7 @@ class LocalEngine(Engine):
         if self._pool is None:
             values = dask.local.get_sync(graph, wanted, callbacks=callbacks)
         else:
-            values = dask.threaded.get(
-                graph, wanted, pool=self._pool, num_workers=self._n_threads, callbacks=callbacks
-            )
+            values = dask.threaded.get(graph, wanted, pool=self._pool, num_workers=self._n_threads, callbacks=callbacks)
         return list(values[: len(outputs)]), list(values[len(outputs) :])
 
     def close(self) -> None:
@@ -181,6 +194,8 @@ class ClusterEngine(Engine):
     def __init__(self, client: Any, listener: Listener | None = None) -> None:
         super().__init__(listener)
         self._client = client
+        address = str(client.scheduler.address)
+        self.is_local = address.startswith("inproc://") or "://127.0.0.1:" in address
         client.register_plugin(_blas_plugin(), name="scalable-kpca-blas")
 
     def run(
@@ -202,10 +217,26 @@ class ClusterEngine(Engine):
             values = self._client.gather(futures[: len(outputs)])
         except KilledWorker as error:
             raise ClusterError(
-                f"stage {stage!r}: a worker died {error.allowed_failures + 1} times on task {error.task!r}, the last at "
+                f"stage {stage!r}: a worker died {error.allowed_failures + 1} times on task {error.task!r}, the "
+                "last at "
                 f"{error.last_worker.address}; look at that worker's memory limit and log, then run again."
             ) from error
         return list(values), list(futures[len(outputs) :])
+
+
+def active_kind() -> str:
+    """Kind of scheduler that dask's own settings ask for here: an active client, ``scheduler=`` or threads."""
+    if "distributed" in sys.modules:
+        from distributed import get_client
+
+        try:
+            get_client()
+        except ValueError:
+            pass
+        else:
+            return "client"
+    chosen = dask.config.get("scheduler", None)
+    return "synchronous" if chosen in ("synchronous", "sync", "single-threaded") else "threads"
 
 
 @contextmanager
@@ -280,9 +311,7 @@ def _connected(kind: str, address: str | None, n_workers: int | None, n_threads:
             yield client
         return
     if address is None:
-        raise ConfigError(
-            "cluster.kind is 'address' but no address is given; set cluster.address to tcp://HOST:PORT."
-        )
+        raise ConfigError("cluster.kind is 'address' but no address is given; set cluster.address to tcp://HOST:PORT.")
     try:
         client = Client(address, timeout=10)
     except (OSError, TimeoutError, ValueError) as error:
@@ -307,7 +336,10 @@ def single_threaded_blas() -> Iterator[None]:
     The limit belongs to the process, not to a task: a limit set and restored by concurrent tasks lifts the others'.
     Tasks are the parallelism here, and one thread a product also makes its bits independent of the machine's load.
     """
-    global _blas_users, _blas_limit  # noqa: PLW0603
+    import numpy  # noqa: F401 - a library is limited only when it is loaded
+    import scipy.linalg  # noqa: F401
+
+    global _blas_users, _blas_limit
     with _blas_lock:
         _blas_users += 1
         if _blas_users == 1:
@@ -325,7 +357,7 @@ def single_threaded_blas() -> Iterator[None]:
 def _blas_plugin() -> Any:
     from distributed import WorkerPlugin
 
-    class SingleThreadedBlas(WorkerPlugin):  # type: ignore[misc]
+    class SingleThreadedBlas(WorkerPlugin):
         """Limits BLAS on every worker, also on those that join later."""
 
         def setup(self, worker: Any) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +17,18 @@ from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.gram import Gram, MemoryGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.kernels import Kernel
+from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.model import Model
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import EigenResult, lowest_eigenvalue, solve_arpack, solve_dense
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import Plan, Tiling
+from scalable_kpca.tiling import Plan, Tiling, plan_exact
 
-__all__ = ["ExactFit", "fit_exact", "open_gram"]
+__all__ = ["ALGORITHM_VERSION", "ExactFit", "fit_exact", "gram_fingerprint", "open_gram", "plan"]
 
 Vector = NDArray[np.float64]
+
+ALGORITHM_VERSION = 1  # raised whenever the same plan would give other bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +44,81 @@ class ExactFit:
 
     model: Model
     build_counts: TileCounts
+
+
+def plan(
+    n_samples: int,
+    n_features: int,
+    *,
+    n_components: int | float | None = 10,
+    memory_limit: int | str | None = None,
+    n_jobs: int | None = None,
+    **choices: Any,
+) -> Plan:
+    """Plan of an exact fit on this machine: what it will do and how much memory and disk that takes.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of the training rows.
+    n_components : int, float or None
+        As in `KernelPCA`.
+    memory_limit : int or str, optional
+        Bytes, or text such as ``"700MiB"``; 60 % of the available memory by default.
+    n_jobs : int, optional
+        Threads; all processors by default.
+    **choices
+        ``dtype``, ``solver``, ``gram``, ``tile_rows``, … as in `tiling.plan_exact`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    MemoryLimitError
+        Naming the smallest limit that works.
+
+    Examples
+    --------
+    >>> plan(30_000, 64, memory_limit="700MiB", n_jobs=2).gram
+    'zarr'
+    """
+    return plan_exact(
+        n_samples,
+        n_features,
+        n_components=n_components,
+        memory_limit=resolve_memory_limit(memory_limit),
+        n_threads=resolve_threads(n_jobs),
+        **choices,
+    )
+
+
+def gram_fingerprint(rows: str, kernel: Kernel, plan: Plan) -> str:
+    """Identity of the tiles: of the rows, the kernel, their dtype and size, and nothing else.
+
+    Parameters
+    ----------
+    rows : str
+        Digest of the training rows.
+    kernel : Kernel
+        Resolved kernel.
+    plan : Plan
+        Gives dtype and tile size.
+
+    Returns
+    -------
+    str
+        SHA-256, hexadecimal. Other components, tolerances or seeds reuse the same tiles.
+    """
+    identity = {
+        "rows": rows,
+        "kernel": kernel.to_json(),
+        "dtype": plan.dtype,
+        "tile_rows": plan.tile_rows,
+        "algorithm": ALGORITHM_VERSION,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def open_gram(
@@ -123,21 +204,19 @@ def fit_exact(
     operator = CenteredGram(gram, centering)
     if plan.solver == "dense":
         # all eigenvalues when their number or sign is to be decided from them
-        counted = isinstance(n_components, int) and kernel.positive_semidefinite
-        result = solve_dense(operator, n_components if counted else None)
+        wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
+        result = solve_dense(operator, wanted)
     else:
         # tr K̃ is Σλ, so a zero operator shows there before ARPACK trips over it
         is_zero = kernel.positive_semidefinite and total_variance == 0
-        result = solve_arpack(
-            operator, plan.n_components, tol=tol, seed=seed, max_passes=max_passes, is_zero=is_zero
-        )
+        result = solve_arpack(operator, plan.n_components, tol=tol, seed=seed, max_passes=max_passes, is_zero=is_zero)
     lowest = _lowest(operator, result, kernel, seed)
     threshold = zero_threshold(float(result.eigenvalues[0]), plan.n_samples, plan.dtype, max_diagonal)
     if lowest < -threshold and indefinite == "error":
         raise InvalidInputError(
-            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is {lowest:.6g}, "
-            f'{-lowest / result.eigenvalues[0]:.2g} of the largest; set indefinite="clip" to drop the negative part, or '
-            "choose another kernel or other parameters."
+            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
+            f'{lowest:.6g}, the largest {result.eigenvalues[0]:.6g}; set indefinite="clip" to drop the negative part, '
+            "or choose another kernel or other parameters."
         )
     drop_zeros = remove_zero_eig or n_components is None
     k = _count(result.eigenvalues, n_components, total_variance, threshold, drop_zeros=drop_zeros)

@@ -19,13 +19,13 @@ from scalable_kpca.errors import InvalidInputError
 
 __all__ = [
     "KERNELS",
+    "RBF",
     "STRIP_ROWS",
     "Cosine",
     "Kernel",
     "Laplacian",
     "Linear",
     "Polynomial",
-    "RBF",
     "Sigmoid",
     "kernel_array",
     "kernel_block",
@@ -87,7 +87,7 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """k(x, y) = (γ xᵀy + c₀)^degree. [seed 002]"""  # noqa: D400, D415
+    """k(x, y) = (γ xᵀy + c₀)^degree. [seed 002]"""
 
     gamma: float
     degree: float
@@ -110,7 +110,7 @@ class Polynomial(Kernel):
 
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
-    """k(x, y) = tanh(γ xᵀy + c₀): not positive semi-definite in general. [seed 002]"""  # noqa: D400, D415
+    """k(x, y) = tanh(γ xᵀy + c₀): not positive semi-definite in general. [seed 002]"""
 
     gamma: float
     coef0: float
@@ -262,9 +262,7 @@ def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
         raise InvalidInputError(f"kernel name {name!r} is not one of {', '.join(sorted(KERNELS))}.")
     wanted = set(KERNELS[name].__dataclass_fields__)
     if set(parameters) != wanted:
-        raise InvalidInputError(
-            f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}."
-        )
+        raise InvalidInputError(f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}.")
     return KERNELS[name](**{key: _finite(key, value) for key, value in parameters.items()})
 
 
@@ -362,7 +360,8 @@ def kernel_array(rows: Any, kernel: Kernel, dtype: str = "float64") -> Any:
 
 
 def _squared_norms(rows: Matrix) -> Vector:
-    return np.einsum("ij,ij->i", rows, rows)
+    norms: Vector = np.einsum("ij,ij->i", rows, rows)
+    return norms
 
 
 def _normalised(rows: Matrix) -> Matrix:

@@ -17,7 +17,7 @@ from scalable_kpca.kernels import Kernel, kernel_from_json
 from scalable_kpca.source import ArrayRows, Rows, StoredRows
 from scalable_kpca.tiling import Tiling
 
-__all__ = ["Model", "load_model", "save_model"]
+__all__ = ["Model", "in_memory", "load_model", "save_model"]
 
 FORMAT_VERSION = 1
 
@@ -125,9 +125,7 @@ def save_model(model: Model, path: str | Path) -> None:
         }
         (directory / "model.json").write_text(json.dumps(description, indent=1))
     except OSError as error:
-        raise StorageError(
-            f"the model cannot be written to {directory}: {error.strerror or error}."
-        ) from error
+        raise StorageError(f"the model cannot be written to {directory}: {error.strerror or error}.") from error
 
 
 def load_model(path: str | Path) -> Model:
@@ -154,7 +152,7 @@ def load_model(path: str | Path) -> Model:
             f"{directory} has model format {fields.get('format_version')!r}; this version reads {FORMAT_VERSION}."
         )
     try:
-        group = zarr.open_group(str(directory / "arrays.zarr"), mode="r")
+        group: Any = zarr.open_group(str(directory / "arrays.zarr"), mode="r")
         eigenvalues, eigenvectors, row_means = (
             np.asarray(group[name][...], np.float64) for name in ("eigenvalues", "eigenvectors", "row_means")
         )
@@ -179,14 +177,8 @@ def load_model(path: str | Path) -> Model:
     except Exception as error:
         raise ModelFormatError(f"{directory} is damaged or incomplete: {error}.") from error
     n_samples, k = model.rows.n_samples, model.n_components
-    if (
-        eigenvectors.shape != (n_samples, k)
-        or row_means.shape != (n_samples,)
-        or not np.isfinite(eigenvectors).all()
-    ):
-        raise ModelFormatError(
-            f"{directory} is incomplete: its arrays do not have the {n_samples} rows that it names."
-        )
+    if eigenvectors.shape != (n_samples, k) or row_means.shape != (n_samples,) or not np.isfinite(eigenvectors).all():
+        raise ModelFormatError(f"{directory} is incomplete: its arrays do not have the {n_samples} rows that it names.")
     return model
 
 
@@ -214,8 +206,7 @@ def _write_arrays(model: Model, path: Path) -> None:
         ("row_means", model.centering.row_means),
     ):
         chunks = tuple(
-            max(1, min(t, length)) if axis == 0 else max(1, length)
-            for axis, length in enumerate(values.shape)
+            max(1, min(t, length)) if axis == 0 else max(1, length) for axis, length in enumerate(values.shape)
         )
         group.create_array(name, shape=values.shape, chunks=chunks, dtype="float64", **codecs)[...] = values
     rows = model.rows

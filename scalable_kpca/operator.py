@@ -33,7 +33,7 @@ class CenteredGram(LinearOperator):  # type: ignore[misc]
 
     Notes
     -----
-    A product with b vectors is one pass, whatever b is. `HKHv` costs two means of length n beside it: H is never formed.
+    A product with b vectors is one pass, whatever b is. Centring costs two means of length n beside it.
     """
 
     def __init__(self, gram: Gram, centering: Centering) -> None:

@@ -60,7 +60,7 @@ class Tiling:
         """Matrix entries inside the tiles that exist: what one pass evaluates or reads."""
         return sum(self.length(i) * (self.n_samples - self.block(i).start) for i in range(self.n_blocks))
 
-    def block(self, i: int) -> slice:
+    def block(self, i: int) -> slice[int, int, None]:
         """Rows of block i."""
         start = i * self.tile_rows
         return slice(start, min(start + self.tile_rows, self.n_samples))
@@ -135,7 +135,6 @@ def plan_exact(
     *,
     n_components: int | float | None = None,
     dtype: str = "auto",
-    source_dtype: str = "float64",
     solver: str = "auto",
     gram: str = "auto",
     memory_limit: int,
@@ -153,9 +152,7 @@ def plan_exact(
     n_components : int, float or None
         Wanted components; a fraction of variance; or None for all.
     dtype : {"auto", "float64", "float32"}
-        Of a tile. ``"auto"`` is `source_dtype` up to `DENSE_LIMIT` rows and float32 above.
-    source_dtype : str
-        Dtype of the rows.
+        Of a tile. ``"auto"`` is float64 up to `DENSE_LIMIT` rows and float32 above.
     solver : {"auto", "dense", "arpack"}
         ``"auto"`` is dense up to `DENSE_LIMIT` rows or when all components are wanted.
     gram : {"auto", "zarr", "memory"}
@@ -185,7 +182,7 @@ def plan_exact(
     _check_choices(dtype, solver, gram, tile_rows, has_disk)
     reasons: list[str] = []
     solver = _choose_solver(solver, n_samples, n_components, reasons)
-    dtype = _choose_dtype(dtype, source_dtype, n_samples, reasons)
+    dtype = _choose_dtype(dtype, n_samples, reasons)
     n_wanted = n_components if isinstance(n_components, int) else 0
     fixed = PROCESS_BYTES + resident_bytes + _solver_bytes(solver, n_samples, n_wanted)
     candidates = [tile_rows] if tile_rows is not None else list(_tile_candidates(n_samples))
@@ -201,7 +198,8 @@ def plan_exact(
     if not fitting:
         home, t = min(((h, t) for h in homes for t in candidates), key=lambda choice: peak(*choice))
         raise MemoryLimitError(
-            f"memory_limit={format_bytes(memory_limit)} cannot hold the smallest plan ({home} tiles of {t} rows × {n_threads} "
+            f"memory_limit={format_bytes(memory_limit)} cannot hold the smallest plan ({home} tiles of {t} rows "
+            f"× {n_threads} "
             f"threads, {format_bytes(fixed)} before the first tile); raise memory_limit to {peak(home, t)} bytes "
             f"({format_bytes(peak(home, t))})."
         )
@@ -270,9 +268,9 @@ def _choose_solver(solver: str, n_samples: int, n_components: int | float | None
     return solver
 
 
-def _choose_dtype(dtype: str, source_dtype: str, n_samples: int, reasons: list[str]) -> str:
+def _choose_dtype(dtype: str, n_samples: int, reasons: list[str]) -> str:
     if dtype == "auto":
-        if n_samples > DENSE_LIMIT or source_dtype == "float32":
+        if n_samples > DENSE_LIMIT:
             dtype = "float32"
             reasons.append("dtype=float32: half the bytes; the certificate names the rounding")
         else:
@@ -307,7 +305,8 @@ def _tile_candidates(n_samples: int) -> Iterator[int]:
     largest = min(LARGEST_TILE, max(SMALLEST_TILE, -(-n_samples // TILES_A_SIDE)))
     n_blocks = -(-n_samples // largest)
     while True:
-        t = -(-(-(-n_samples // n_blocks)) // 8) * 8
+        rows = -(-n_samples // n_blocks)
+        t = -(-rows // 8) * 8
         yield min(t, n_samples)
         if t <= SMALLEST_TILE:
             return

@@ -71,10 +71,10 @@ def project(model: Model, rows: NDArray[Any]) -> Matrix:
 
 def project_lazily(model: Model, rows: Any) -> Any:
     """Scores of a dask array of rows as a lazy dask array with the same row chunks; see `project`."""
-    import dask
+    from dask.delayed import delayed
 
     check_width(rows.shape[1], model.rows.n_features)
-    shared = dask.delayed(projector, pure=False)(dask.delayed(model, pure=False))
+    shared = delayed(projector, pure=False)(delayed(model, pure=False))
     return rows.rechunk({1: -1}).map_blocks(
         _apply,
         shared,

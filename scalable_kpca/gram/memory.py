@@ -113,9 +113,7 @@ class MemoryGram:
         return array
 
 
-def _compute_run(
-    rows: Rows, kernel: Kernel, tiling: Tiling, dtype: str, i: int, start: int, stop: int
-) -> TileRun:
+def _compute_run(rows: Rows, kernel: Kernel, tiling: Tiling, dtype: str, i: int, start: int, stop: int) -> TileRun:
     tiles = []
     for j in range(start, stop):
         tile = np.empty((tiling.length(i), tiling.length(j)), dtype)
@@ -125,9 +123,7 @@ def _compute_run(
     return TileRun(tuple(tiles))
 
 
-def _multiply_run(
-    run: TileRun, i: int, start: int, computed: bool, w_rows: Matrix, *w_columns: Matrix
-) -> RunProduct:
+def _multiply_run(run: TileRun, i: int, start: int, computed: bool, w_rows: Matrix, *w_columns: Matrix) -> RunProduct:
     products = [
         (j, *multiply_tile(tile_strips(tile), w_rows, w_j, diagonal=i == j))
         for j, (tile, w_j) in enumerate(zip(run.tiles, w_columns, strict=True), start)

@@ -129,9 +129,7 @@ def run_pass(
     values, kept = engine.run(graph, [*weights, f"{name}-totals"], keep=keep, stage=stage, weights=weights)
     product = np.concatenate(values[:-1])
     squared_norm, counts = values[-1]
-    return PassResult(
-        np.ascontiguousarray(product[:, :-1]), product[:, -1].copy(), squared_norm, counts, kept
-    )
+    return PassResult(np.ascontiguousarray(product[:, :-1]), product[:, -1].copy(), squared_norm, counts, kept)
 
 
 def _finished(row: RowReduction) -> Matrix:

@@ -38,9 +38,7 @@ class TileCounts:
     repaired: int = 0
 
     def __add__(self, other: TileCounts) -> TileCounts:
-        return TileCounts(
-            self.computed + other.computed, self.read + other.read, self.repaired + other.repaired
-        )
+        return TileCounts(self.computed + other.computed, self.read + other.read, self.repaired + other.repaired)
 
 
 @dataclass(frozen=True)
@@ -108,10 +106,6 @@ def computed_strips(
 
 def tile_strips(tile: Tile) -> Iterator[tuple[int, Matrix]]:
     """Strips of a finished tile in float64; the buffer is reused."""
-    if tile.dtype == np.float64:
-        for start in range(0, len(tile), STRIP_ROWS):
-            yield start, tile[start : start + STRIP_ROWS]
-        return
     buffer = np.empty((min(STRIP_ROWS, len(tile)), tile.shape[1]))
     for start in range(0, len(tile), STRIP_ROWS):
         strip = buffer[: len(tile) - start]
@@ -197,6 +191,7 @@ def _refuse_infinite(strip: Matrix, first_row: int, first_column: int) -> None:
         return  # every entry is finite, only their sum overflows
     row, column = bad[0]
     raise InvalidInputError(
-        f"the kernel of rows {first_row + row} and {first_column + column} is {strip[row, column]} in the tiles' dtype; "
+        f"the kernel of rows {first_row + row} and {first_column + column} is {strip[row, column]} in the "
+        "tiles' dtype; "
         "standardize or scale the features, or use a smaller degree or gamma."
     )

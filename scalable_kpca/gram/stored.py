@@ -2,9 +2,9 @@
 
 Format (version 1)
     ``tiles`` (n, n), chunks (t, t), only i ≤ j written. ``row_sums`` (n_blocks, n_blocks, t) float64, chunks
-    (1, 1, t): entry [i, j] holds the row sums of tile (i, j), entry [j, i] its column sums. A tile is written first, then
-    [j, i], then [i, j]: **[i, j] present means tile (i, j) is committed.** The fill value is NaN, which no kernel value
-    is, so that a missing chunk cannot be mistaken for data.
+    (1, 1, t): entry [i, j] holds the row sums of tile (i, j), entry [j, i] its column sums. A tile is written first,
+    then [j, i], then [i, j]: **[i, j] present means tile (i, j) is committed.** The fill value is NaN, which no kernel
+    value is, so that a missing chunk cannot be mistaken for data.
 """
 
 from __future__ import annotations
@@ -97,9 +97,7 @@ class StoredTiles:
         except Exception as error:
             raise CorruptTileError(i, j, self._chunk(i, j), str(error)) from error
         if np.isnan(tile[0, 0]):
-            raise CorruptTileError(
-                i, j, self._chunk(i, j), "its row sums are committed but the chunk itself is gone"
-            )
+            raise CorruptTileError(i, j, self._chunk(i, j), "its row sums are committed but the chunk itself is gone")
         return tile
 
     def check(self, i: int, j: int, row_sums: Matrix, column_sums: Matrix, squared_norm: float) -> None:
@@ -136,7 +134,8 @@ class StoredTiles:
             sums[i, j, :] = self._padded(row_sums)
         except OSError as error:
             raise StorageError(
-                f"tile ({i}, {j}) of {self.path} cannot be written: {error.strerror or error}; make room or correct the "
+                f"tile ({i}, {j}) of {self.path} cannot be written: {error.strerror or error}; make room or "
+                "correct the "
                 "permissions and run again: nothing committed is recomputed."
             ) from error
 
@@ -169,9 +168,7 @@ class StoredTiles:
         return padded
 
 
-def create_tiles(
-    path: Path, tiling: Tiling, dtype: str, fingerprint: str, attributes: dict[str, Any]
-) -> StoredTiles:
+def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attributes: dict[str, Any]) -> StoredTiles:
     """Open the ``gram.zarr`` at `path`, or start an empty one.
 
     Parameters
@@ -231,21 +228,20 @@ def create_tiles(
 @lru_cache(maxsize=8)
 def _open(tiles: StoredTiles) -> tuple[Any, Any]:
     try:
-        group = zarr.open_group(tiles.path, mode="r+")
+        group: Any = zarr.open_group(tiles.path, mode="r+")
         found = group.attrs.get("fingerprint"), group.attrs.get("format_version")
-        arrays = tuple(
-            group[name].with_config({"write_empty_chunks": True}) for name in ("tiles", "row_sums")
-        )
+        arrays = tuple(group[name].with_config({"write_empty_chunks": True}) for name in ("tiles", "row_sums"))
     except Exception as error:
         raise StorageError(
             f"{tiles.path} is not a Gram store that can be opened ({error}); remove it to start again."
         ) from error
     if found != (tiles.fingerprint, FORMAT_VERSION):
         raise StorageError(
-            f"{tiles.path} belongs to fingerprint {found[0]} (format {found[1]}), this job is {tiles.fingerprint} (format "
+            f"{tiles.path} belongs to fingerprint {found[0]} (format {found[1]}), this job is "
+            f"{tiles.fingerprint} (format "
             f"{FORMAT_VERSION}); choose another directory or remove it."
         )
-    return arrays  # type: ignore[return-value]
+    return arrays
 
 
 class StoredGram:
@@ -270,9 +266,7 @@ class StoredGram:
     damaged tiles count as missing there. `multiply` never computes: a missing or damaged tile is an error with a name.
     """
 
-    def __init__(
-        self, rows: Rows, kernel: Kernel, tiles: StoredTiles, engine: Engine, tiles_per_task: int = 1
-    ) -> None:
+    def __init__(self, rows: Rows, kernel: Kernel, tiles: StoredTiles, engine: Engine, tiles_per_task: int = 1) -> None:
         self._rows, self._kernel, self._tiles = rows, kernel, tiles
         self._engine, self._width = engine, tiles_per_task
         self.tiling, self.dtype = tiles.tiling, tiles.dtype

@@ -71,7 +71,8 @@ def solve_arpack(
         )
     except ArpackNoConvergence as error:
         raise NotConvergedError(
-            f"ARPACK found {len(error.eigenvalues)} of {n_components} components in {operator.n_passes - before} passes; raise "
+            f"ARPACK found {len(error.eigenvalues)} of {n_components} components in "
+            f"{operator.n_passes - before} passes; raise "
             "max_passes, ask for fewer components, or use eigen_solver='dense' if n_samples² float64 fit in memory."
         ) from error
     values, vectors = canonical(values, vectors)
@@ -88,13 +89,9 @@ def lowest_eigenvalue(operator: CenteredGram, *, seed: int = 0) -> float:
     n = operator.shape[0]
     start = np.random.default_rng(seed).standard_normal(n)
     try:
-        values = eigsh(
-            operator, k=1, which="SA", v0=start - start.mean(), tol=1e-2, return_eigenvectors=False
-        )
+        values = eigsh(operator, k=1, which="SA", v0=start - start.mean(), tol=1e-2, return_eigenvectors=False)
     except ArpackNoConvergence as error:
-        raise NotConvergedError(
-            "ARPACK did not find the lowest eigenvalue; use eigen_solver='dense'."
-        ) from error
+        raise NotConvergedError("ARPACK did not find the lowest eigenvalue; use eigen_solver='dense'.") from error
     return float(values[0])
 
 

@@ -31,8 +31,6 @@ def solve_dense(operator: CenteredGram, n_components: int | None = None) -> Eige
     n = operator.shape[0]
     before = operator.n_passes
     subset = None if n_components is None or n_components >= n else (n - n_components, n - 1)
-    values, vectors = scipy.linalg.eigh(
-        operator.to_dense(), subset_by_index=subset, driver="evr", overwrite_a=True
-    )
+    values, vectors = scipy.linalg.eigh(operator.to_dense(), subset_by_index=subset, driver="evr", overwrite_a=True)
     values, vectors = canonical(values, vectors)
     return EigenResult(values, vectors, "dense", operator.n_passes - before, is_whole_spectrum=True)

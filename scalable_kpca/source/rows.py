@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -16,11 +17,12 @@ from scalable_kpca.errors import InvalidInputError, StorageError
 __all__ = [
     "ArrayRows",
     "Batches",
-    "Rows",
     "RowSummary",
+    "Rows",
     "StoredRows",
     "aligned_blocks",
     "check_width",
+    "digest_rows",
     "open_rows",
     "read_rows",
     "write_rows",
@@ -91,7 +93,8 @@ class StoredRows:
             block: Block = _open_array(self.path)[rows]
         except Exception as error:
             raise StorageError(
-                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); remove that directory and run "
+                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); remove that "
+                "directory and run "
                 "again: it is made from the source."
             ) from error
         return block
@@ -174,14 +177,13 @@ class _FiniteCheck:
         name = f'column "{self.names[column]}"' if self.names else f"column {column}"
         found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "-infinity"
         raise InvalidInputError(
-            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers and accepts "
+            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers "
+            "and accepts "
             "no NaN or infinity: remove or fill these rows first."
         )
 
 
-def read_rows(
-    batches: Batches, n_features: int, tile_rows: int, names: Sequence[str] | None = None
-) -> RowSummary:
+def read_rows(batches: Batches, n_features: int, tile_rows: int, names: Sequence[str] | None = None) -> RowSummary:
     """Check rows that stay where they are and summarise them; one streaming pass.
 
     Raises
@@ -189,7 +191,7 @@ def read_rows(
     InvalidInputError
         Naming row and column of the first entry that is not finite.
     """
-    return _consume(batches, n_features, tile_rows, names, lambda start, block: None)
+    return _consume(batches, n_features, tile_rows, names, None)
 
 
 def write_rows(
@@ -202,7 +204,7 @@ def write_rows(
     tile_rows: int,
     fingerprint: str,
     names: Sequence[str] | None = None,
-    advance: Callable[[int], None] = lambda rows: None,
+    advance: Callable[[int], None] | None = None,
 ) -> tuple[StoredRows, RowSummary]:
     """Copy rows once into ``rows.zarr``: chunks of (tile_rows, n_features), a checksum on each, every entry finite.
 
@@ -259,18 +261,21 @@ def write_rows(
         def store(start: int, block: Block) -> None:
             if start + len(block) <= n_samples:
                 array[start : start + len(block)] = block
-            advance(len(block))
+            if advance is not None:
+                advance(len(block))
 
         summary = _consume(batches, n_features, tile_rows, names, store)
         if summary.n_samples != n_samples:
             raise InvalidInputError(
-                f"the source announced {n_samples} rows and delivered {summary.n_samples}: it changed while it was read; "
+                f"the source announced {n_samples} rows and delivered {summary.n_samples}: it changed while it "
+                "was read; "
                 "run again when it is at rest."
             )
         array.update_attributes({"fingerprint": fingerprint, "summary": asdict(summary)})
     except OSError as error:
         raise StorageError(
-            f"rows cannot be written to {path}: {error.strerror or error}; make room or correct the permissions and run again."
+            f"rows cannot be written to {path}: {error.strerror or error}; make room or correct the permissions "
+            "and run again."
         ) from error
     return StoredRows(str(path), n_samples, n_features, dtype), summary
 
@@ -284,16 +289,26 @@ def open_rows(path: Path, fingerprint: str) -> tuple[StoredRows, RowSummary] | N
         if array.attrs["fingerprint"] != fingerprint:
             return None
         summary = RowSummary(**array.attrs["summary"])  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 - absent, unfinished or damaged: in each case it is made again
+    except Exception:  # absent, unfinished or damaged: in each case it is made again
         return None
     return StoredRows(str(path), summary.n_samples, summary.n_features, array.dtype.name), summary
+
+
+def digest_rows(rows: Rows, tile_rows: int) -> str:
+    """SHA-256 of shape, dtype and contents of rows that tasks can read, hexadecimal; one streaming pass."""
+    total = hashlib.sha256(f"{rows.n_samples} {rows.n_features} {rows.dtype}".encode())
+    for start in range(0, rows.n_samples, tile_rows):
+        block = rows.read(slice(start, min(start + tile_rows, rows.n_samples)))
+        total.update(np.ascontiguousarray(block).data)
+    return total.hexdigest()
 
 
 def check_width(found: int, needed: int) -> None:
     """InvalidInputError unless rows have the number of columns that the model was fitted on."""
     if found != needed:
         raise InvalidInputError(
-            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in the same order."
+            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in "
+            "the same order."
         )
 
 
@@ -302,7 +317,7 @@ def _consume(
     n_features: int,
     tile_rows: int,
     names: Sequence[str] | None,
-    store: Callable[[int, Block], None],
+    store: Callable[[int, Block], None] | None,
 ) -> RowSummary:
     moments, finite = _Moments(), _FiniteCheck(names)
     start = 0
@@ -310,7 +325,8 @@ def _consume(
         finite.add(block)
         if finite.first is None:
             moments.add(block)
-            store(start, block)
+            if store is not None:
+                store(start, block)
         start += len(block)
     finite.raise_if_any()
     return RowSummary(start, n_features, moments.variance())

@@ -82,11 +82,7 @@ class Source(Protocol):
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key that puts ``part-2`` before ``part-10``."""
-    return [
-        (0, int(piece), "") if piece.isdigit() else (1, 0, piece)
-        for piece in re.split(r"(\d+)", text)
-        if piece
-    ]
+    return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", text) if piece]
 
 
 def find_files(uri: str, base: Path) -> list[Path]:
@@ -148,12 +144,11 @@ def open_source(
         return ParquetSource(files, id_columns, features, passthrough)
     if len(files) == 1 and kinds <= {".npy", ".zarr"}:
         if id_columns or features or passthrough:
-            raise InvalidInputError(
-                f"{files[0]} is a bare array; source.id, features and passthrough need a table."
-            )
+            raise InvalidInputError(f"{files[0]} is a bare array; source.id, features and passthrough need a table.")
         return ArraySource(files[0])
     raise InvalidInputError(
-        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(sorted(kinds)) or 'none'}; Parquet files, one .npy file "
+        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(sorted(kinds)) or 'none'}; Parquet "
+        "files, one .npy file "
         "or one .zarr array can be read."
     )
 
@@ -189,13 +184,12 @@ class ParquetSource:
             parts.append(Part(str(file), metadata.num_rows))
         self.parts = tuple(parts)
         self.label_columns = (*id_columns, *passthrough)
+        self._has_id = bool(id_columns)
         self.feature_names = _select_features(schemas[0], features, self.label_columns, files[0])
         for schema, file in zip(schemas, files, strict=True):
             _check_schema(schema, (*self.label_columns, *self.feature_names), self.feature_names, file)
         single = all(
-            str(schema.field(name).type) in ("float", "halffloat")
-            for schema in schemas
-            for name in self.feature_names
+            str(schema.field(name).type) in ("float", "halffloat") for schema in schemas for name in self.feature_names
         )
         self.dtype = "float32" if single else "float64"
 
@@ -211,6 +205,7 @@ class ParquetSource:
 
         columns = list(dict.fromkeys((*self.label_columns, *self.feature_names)))
         size = max(1, BATCH_BYTES // (8 * len(columns)))
+        start = 0
         for index, file in enumerate(self._files):
             with pq.ParquetFile(file) as parquet:
                 for batch in parquet.iter_batches(batch_size=size, columns=columns):
@@ -218,7 +213,15 @@ class ParquetSource:
                     rows = np.empty((len(batch), len(self.feature_names)), self.dtype)
                     for column, name in enumerate(self.feature_names):
                         rows[:, column] = table[name].cast(pa.float64(), safe=False).to_numpy()
-                    yield Batch(index, rows, table.select(self.label_columns))
+                    yield Batch(index, rows, self._labels(table, start))
+                    start += len(batch)
+
+    def _labels(self, table: Any, start: int) -> Any:
+        import pyarrow as pa
+
+        labels = table.select(self.label_columns)
+        # rows without an id are numbered, over all files
+        return labels if self._has_id else labels.add_column(0, "row", pa.array(range(start, start + len(table))))
 
     def fingerprint(self) -> str:
         """SHA-256 of the contents of all files in order, and of the names of the columns in use."""
@@ -232,7 +235,7 @@ class ArraySource:
         self._path = path
         self._array = _open_matrix(path)
         n_samples, n_features = self._array.shape
-        self.parts = (Part(str(path), n_samples),)
+        self.parts: tuple[Part, ...] = (Part(str(path), n_samples),)
         self.feature_names = tuple(f"x{column}" for column in range(n_features))
         self.dtype = "float32" if self._array.dtype == np.float32 else "float64"
 
@@ -253,9 +256,7 @@ class ArraySource:
     def fingerprint(self) -> str:
         """SHA-256 of the file's contents."""
         files = (
-            sorted(file for file in self._path.rglob("*") if file.is_file())
-            if self._path.is_dir()
-            else [self._path]
+            sorted(file for file in self._path.rglob("*") if file.is_file()) if self._path.is_dir() else [self._path]
         )
         return _digest(files, [str(file.relative_to(self._path)) for file in files])
 
@@ -277,9 +278,7 @@ def _open_matrix(path: Path) -> Any:
     return array
 
 
-def _select_features(
-    schema: Any, patterns: Sequence[str] | None, labels: Sequence[str], file: Path
-) -> tuple[str, ...]:
+def _select_features(schema: Any, patterns: Sequence[str] | None, labels: Sequence[str], file: Path) -> tuple[str, ...]:
     free = [name for name in schema.names if name not in labels]
     if patterns is None:
         chosen = [name for name in free if _is_numeric(schema.field(name).type)]
@@ -289,13 +288,12 @@ def _select_features(
             found = [name for name in free if fnmatchcase(name, pattern) and name not in chosen]
             if not found:
                 raise InvalidInputError(
-                    f'source.features: "{pattern}" matches no free column of {file}, which has {", ".join(schema.names[:20])}.'
+                    f'source.features: "{pattern}" matches no free column of {file}, which has '
+                    f"{', '.join(schema.names[:20])}."
                 )
             chosen += found
     if not chosen:
-        raise InvalidInputError(
-            f"{file} has no numeric column to use as a feature; name them in source.features."
-        )
+        raise InvalidInputError(f"{file} has no numeric column to use as a feature; name them in source.features.")
     return tuple(chosen)
 
 
@@ -306,7 +304,8 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
     for name in features:
         if not _is_numeric(schema.field(name).type):
             raise InvalidInputError(
-                f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the numeric columns '
+                f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the '
+                "numeric columns "
                 "in source.features."
             )
 

@@ -1,0 +1,236 @@
+"""The command line: parsing, logging, progress, exit codes. Everything else is in `workflow`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from scalable_kpca.engine import Event
+    from scalable_kpca.workflow.stages import Prepared
+
+__all__ = ["main", "skpca"]
+
+NOTHING_TO_DO = 99
+INTERRUPTED = 75
+
+# heavy imports wait until a command needs them: `--help` answers at once
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="scalable-kpca")
+def skpca() -> None:
+    """Exact, certified, resumable kernel PCA for data whose Gram matrix fits nowhere."""
+
+
+_config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
+_output = click.argument("output", type=click.Path(path_type=Path, file_okay=False))
+_set = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, such as kernel.gamma=0.1."
+)
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Last line on stdout is one JSON object; text goes to stderr."
+)
+
+
+@skpca.command()
+@_config
+@_set
+@click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask scheduler, such as tcp://host:8786.")
+@_json
+def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
+    """Run the job CONFIG, or finish it, or find that it is done (exit code 99)."""
+    from scalable_kpca.report import plan_lines, summary_lines
+    from scalable_kpca.workflow.stages import execute
+
+    if scheduler is not None:
+        overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
+    prepared = _prepare(config, overrides)
+    _say(plan_lines(prepared.plan), as_json)
+    with _progress() as listener:
+        outcome = execute(prepared, listener)
+    answer = {
+        "status": "unchanged" if outcome.fit is None else "done",
+        "run": str(outcome.run.path),
+        "embedding": str(outcome.run.path / "embedding"),
+        "seconds": round(outcome.seconds, 3),
+    }
+    if outcome.fit is None:
+        _say([f"nothing to do: this input and configuration gave {outcome.run.path}"], as_json)
+    else:
+        lines = summary_lines(outcome.fit.model, outcome.fit.build_counts, outcome.seconds)
+        _say(["", *lines, f"scores, model and metrics are in {outcome.run.path}"], as_json)
+        answer["n_components"] = outcome.fit.model.n_components
+        answer["explained_variance"] = float(outcome.fit.model.certificate.explained_variance_ratio.sum())
+    _answer(answer, as_json)
+    if outcome.fit is None:
+        raise SystemExit(NOTHING_TO_DO)
+
+
+@skpca.command()
+@_config
+@_set
+@_json
+def plan(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Say what the job CONFIG would do, without doing it."""
+    from scalable_kpca.report import plan_lines
+
+    prepared = _prepare(config, overrides)
+    _say(plan_lines(prepared.plan), as_json)
+    _answer({"fingerprint": prepared.fingerprint, "plan": prepared.plan.to_json()}, as_json)
+
+
+@skpca.command()
+@_output
+@click.option("--source", required=True, metavar="URI", help="Rows with the columns that the model was fitted on.")
+@click.option(
+    "--to", "destination", required=True, type=click.Path(path_type=Path), help="New directory for the scores."
+)
+@_json
+def transform(output: Path, source: str, destination: Path, as_json: bool) -> None:
+    """Score new rows with the latest model in OUTPUT."""
+    from scalable_kpca.workflow.layout import Output
+    from scalable_kpca.workflow.stages import transform_source
+
+    n_rows = transform_source(Output(output), source, Path.cwd(), destination)
+    _say([f"{n_rows} rows scored into {destination}"], as_json)
+    _answer({"rows": n_rows, "embedding": str(destination)}, as_json)
+
+
+@skpca.command()
+@_output
+@_json
+def verify(output: Path, as_json: bool) -> None:
+    """Read everything in OUTPUT again and compare it with what was committed."""
+    from scalable_kpca.workflow.inspect import verify_output
+
+    report = verify_output(output)
+    _say(report.lines(), as_json)
+    _answer(report.to_json(), as_json)
+    if report.problems:
+        raise SystemExit(74)
+
+
+@skpca.command()
+@_output
+@_json
+def status(output: Path, as_json: bool) -> None:
+    """Say what is in OUTPUT: the run in force, runs in progress, who holds the lock."""
+    from scalable_kpca.workflow.inspect import inspect_output
+
+    report = inspect_output(output)
+    _say(report.lines(), as_json)
+    _answer(report.to_json(), as_json)
+
+
+@skpca.command()
+def schema() -> None:
+    """Print the JSON Schema of a configuration."""
+    from scalable_kpca.workflow.config import Config
+
+    click.echo(json.dumps(Config.model_json_schema(), indent=1))
+
+
+@skpca.command()
+@_json
+def doctor(as_json: bool) -> None:
+    """Say what this machine offers, and whether a small fit gives the right numbers."""
+    from scalable_kpca.workflow.inspect import examine_machine
+
+    report = examine_machine()
+    _say(report.lines(), as_json)
+    _answer(report.to_json(), as_json)
+    if report.problems:
+        raise SystemExit(70)
+
+
+def main() -> None:
+    """Run the command line; named errors become one line on stderr and their exit code."""
+    from scalable_kpca.errors import KernelPCAError, RunInterruptedError
+
+    def stop(number: int, frame: object) -> None:
+        del frame
+        raise RunInterruptedError(f"stopped by {signal.Signals(number).name}; the same command resumes.")
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        skpca(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped; the same command resumes.", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    except KernelPCAError as error:
+        click.echo(f"skpca: {error}", err=True)
+        raise SystemExit(error.exit_code) from None
+
+
+def _prepare(config: Path, overrides: tuple[str, ...]) -> Prepared:
+    from scalable_kpca.workflow.config import load_config
+    from scalable_kpca.workflow.stages import prepare
+
+    return prepare(load_config(config, overrides), config.resolve().parent)
+
+
+def _say(lines: list[str], as_json: bool) -> None:
+    for line in lines:
+        click.echo(line, err=as_json)
+
+
+def _answer(value: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(value))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Event], None]]:
+    """Listener that draws bars on a terminal and writes a line now and then elsewhere."""
+    if not sys.stderr.isatty():
+        yield _plain_listener()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+        passes = 0
+
+        def listener(event: Event) -> None:
+            nonlocal passes
+            if event.stage not in tasks:
+                tasks[event.stage] = bars.add_task(event.stage, total=event.total)
+            bars.update(tasks[event.stage], completed=event.done, total=event.total)
+            if event.stage == "pass" and event.done == event.total:
+                passes += 1
+                bars.update(tasks["pass"], description=f"pass {passes}")
+
+        yield listener
+
+
+def _plain_listener() -> Callable[[Event], None]:
+    last, passes = time.monotonic(), 0
+
+    def listener(event: Event) -> None:
+        nonlocal last, passes
+        finished = event.done == event.total
+        passes += event.stage == "pass" and finished
+        if (finished and event.stage != "pass") or time.monotonic() - last > 5:
+            name = f"pass {passes + (not finished)}" if event.stage == "pass" else event.stage
+            click.echo(f"{name}: {event.done} of {event.total}", err=True)
+            last = time.monotonic()
+
+    return listener
+
+
+if __name__ == "__main__":
+    main()

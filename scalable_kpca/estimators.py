@@ -1,0 +1,365 @@
+"""`KernelPCA`: scikit-learn's shape around an exact, out-of-core fit. Wiring only."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from scalable_kpca.engine import Engine, active_kind, open_engine
+from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.exact import fit_exact, gram_fingerprint, open_gram, plan
+from scalable_kpca.kernels import resolve_kernel
+from scalable_kpca.machine import resolve_threads
+from scalable_kpca.model import Model, in_memory, save_model
+from scalable_kpca.source import ArrayRows, Rows, RowSummary, StoredRows, digest_rows, read_rows, write_rows
+from scalable_kpca.tiling import Plan
+from scalable_kpca.transform import project, project_lazily
+
+__all__ = ["KernelPCA"]
+
+
+class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Exact kernel PCA whose Gram matrix may be larger than memory, with a certificate on every result.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=10
+        Number of components; 0 < float < 1 takes the smallest number whose explained-variance ratio reaches it; None
+        takes every component that is not zero. The last two compute the whole spectrum: O(n²) memory, O(n³) flops.
+    kernel : {"linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"}, default="linear"
+        Kernel function, with scikit-learn's meaning.
+    gamma : float, "scale" or None, default=None
+        Coefficient of rbf, poly, sigmoid and laplacian. None is 1/n_features, "scale" is 1/(n_features · X.var()).
+    degree : float, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=1
+        Constant term of poly and sigmoid.
+    eigen_solver : {"auto", "dense", "arpack"}, default="auto"
+        "auto" is dense up to 2000 rows, ARPACK above.
+    gram : {"auto", "memory", "zarr"}, default="auto"
+        Where the tiles of the Gram matrix live; "auto" is memory when they take at most half of what the limit leaves.
+    tol : float or None, default=None
+        Relative tolerance of ARPACK; None is 0, machine precision. A loosened one can miss eigenvalues of a cluster.
+    max_passes : int or None, default=None
+        Limit on visits of the whole matrix by ARPACK.
+    remove_zero_eig : bool, default=False
+        Whether components whose eigenvalue counts as zero are dropped.
+    indefinite : {"error", "clip"}, default="error"
+        What to do with a kernel that is not positive semi-definite on the rows.
+    dtype : {"auto", "float64", "float32"}, default="auto"
+        Of the stored tiles; arithmetic is float64. "auto" is float64 up to 2000 rows and float32 above.
+    memory_limit : int, str or None, default=None
+        Peak memory of the process, in bytes or as text such as "700MiB"; None is 60 % of what is available.
+    workdir : path or None, default=None
+        Directory for tiles and rows that may be reused: a killed fit resumes there, another number of components reuses
+        the tiles. None is a temporary directory that is removed after the fit.
+    tile_rows : int or None, default=None
+        Rows of a tile; planned by default.
+    random_state : int or None, default=None
+        Seed of ARPACK's start vector; None is 0, so that the same fit gives the same bits.
+    n_jobs : int or None, default=None
+        Threads; None is all processors. An active `distributed` client is used instead, and so is
+        ``dask.config.set(scheduler="synchronous")``.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray of shape (n_components,), float64
+        Of the centred Gram matrix, descending; those that count as zero are exactly 0.
+    eigenvectors_ : ndarray of shape (n_samples, n_components), float64
+        Unit columns; in each the entry of largest magnitude is positive.
+    explained_variance_ratio_ : ndarray of shape (n_components,), float64
+        Eigenvalues over the trace of the centred Gram matrix, which is exact.
+    certificate_ : Certificate
+        Residual norms, bounds, completeness.
+    gamma_ : float or None
+        Resolved gamma, None for kernels without one.
+    plan_ : Plan
+        What the fit did, as decided before it began.
+    n_passes_ : int
+        Visits of the whole Gram matrix.
+    model_ : Model
+        The fitted numbers; `save` writes them.
+    n_features_in_ : int
+        Features seen in `fit`.
+
+    Notes
+    -----
+    Equivalent to `sklearn.decomposition.KernelPCA` with ``eigen_solver="dense"``, up to signs and rounding. Cost of a
+    pass: n²/2 tile entries read or multiplied; ARPACK takes some 40 to 60 passes. Memory: the plan's `peak_memory`.
+
+    References
+    ----------
+    Schölkopf, Smola and Müller (1998), Nonlinear component analysis as a kernel eigenvalue problem; equations as in
+    Welling, Kernel principal components analysis (seed 000).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X = load_digits().data[:300]
+    >>> scores = KernelPCA(n_components=4, kernel="rbf", gamma="scale").fit_transform(X)
+    >>> scores.shape
+    (300, 4)
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = 10,
+        *,
+        kernel: str = "linear",
+        gamma: float | str | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        eigen_solver: str = "auto",
+        gram: str = "auto",
+        tol: float | None = None,
+        max_passes: int | None = None,
+        remove_zero_eig: bool = False,
+        indefinite: str = "error",
+        dtype: str = "auto",
+        memory_limit: int | str | None = None,
+        workdir: str | Path | None = None,
+        tile_rows: int | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.eigen_solver = eigen_solver
+        self.gram = gram
+        self.tol = tol
+        self.max_passes = max_passes
+        self.remove_zero_eig = remove_zero_eig
+        self.indefinite = indefinite
+        self.dtype = dtype
+        self.memory_limit = memory_limit
+        self.workdir = workdir
+        self.tile_rows = tile_rows
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the components of X.
+
+        Parameters
+        ----------
+        X : array-like, dask array or zarr array of shape (n_samples, n_features)
+            Finite numbers; never modified.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        KernelPCA
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidInputError
+            For rows with NaN or infinity (row and column are named), or an indefinite kernel.
+        MemoryLimitError
+            When the limit cannot hold the smallest plan.
+        """
+        del y
+        kind = active_kind()
+        with open_engine(kind, n_threads=resolve_threads(self.n_jobs)) as engine, self._workdir(engine) as workdir:
+            X = self._validate(X)
+            n_samples, n_features = X.shape
+            stays = engine.shares_memory and (isinstance(X, np.ndarray) or self.workdir is None)
+            n_components = self._n_components(n_samples)
+            self.plan_ = plan(
+                n_samples,
+                n_features,
+                n_components=n_components,
+                dtype=self.dtype,
+                solver=self.eigen_solver,
+                gram=self.gram,
+                memory_limit=self.memory_limit,
+                n_jobs=self.n_jobs,
+                tile_rows=self.tile_rows,
+                resident_bytes=n_samples * n_features * X.dtype.itemsize if stays else 0,
+            )
+            rows, summary = self._rows(X, engine, workdir if not stays else None)
+            model = self._fit_rows(rows, summary, n_components, engine, workdir)
+            # stored rows vanish with a temporary directory
+            self._keep(in_memory(model) if self.workdir is None and isinstance(rows, StoredRows) else model)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> NDArray[np.float64]:
+        """Fit and return the scores of the training rows, shape (n_samples, n_components): see `fit`."""
+        del y
+        self.fit(X)
+        return self.model_.training_scores
+
+    def transform(self, X: Any) -> Any:
+        """Scores of rows, shape (n_new, n_components), float64; a dask array gives a lazy dask array.
+
+        Parameters
+        ----------
+        X : array-like or dask array of shape (n_new, n_features)
+            Finite numbers.
+
+        Returns
+        -------
+        ndarray or dask.array.Array
+
+        Raises
+        ------
+        InvalidInputError
+            For another number of features, or NaN or infinity.
+        """
+        check_is_fitted(self)
+        if _is_dask(X):
+            return project_lazily(self.model_, X)
+        X = self._validate(X, reset=False)
+        read_rows(iter([X]), X.shape[1], len(X))
+        return project(self.model_, X)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a new directory, to be read by `load_model`: see `model.save_model`."""
+        check_is_fitted(self)
+        save_model(self.model_, path)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.n_components
+
+    def _validate(self, X: Any, *, reset: bool = True) -> Any:
+        if _is_dask(X) or type(X).__module__.partition(".")[0] == "zarr":
+            if len(X.shape) != 2 or 0 in X.shape:
+                raise InvalidInputError(f"X has shape {X.shape}; a matrix with at least one row and column is needed.")
+            if _is_dask(X) and np.isnan(X.shape[0]):
+                X = X.compute_chunk_sizes()
+            self.n_features_in_ = X.shape[1]
+            return X
+        # finiteness is checked by our own streaming check, which names the row and column
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+
+    def _n_components(self, n_samples: int) -> int | float | None:
+        k = self.n_components
+        if k is None:
+            return None
+        if isinstance(k, bool) or not _is_number_of_components(k):
+            raise InvalidInputError(
+                f"n_components={k!r}; an integer ≥ 1, a fraction between 0 and 1, or None is needed."
+            )
+        if isinstance(k, float):
+            return k
+        if k > n_samples:
+            warnings.warn(
+                f"n_components={k} is more than the {n_samples} rows have; {n_samples} are computed.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return min(int(k), n_samples)
+
+    @contextlib.contextmanager
+    def _workdir(self, engine: Engine) -> Iterator[Path]:
+        if self.workdir is not None:
+            workdir = Path(self.workdir)
+            workdir.mkdir(parents=True, exist_ok=True)
+            yield workdir
+        elif not engine.is_local:
+            raise ConfigError(
+                "the workers of this cluster may be on other machines and read the rows from a directory; set "
+                "workdir to "
+                "one that all of them see."
+            )
+        else:
+            with tempfile.TemporaryDirectory(prefix="skpca-") as name:
+                yield Path(name)
+
+    def _rows(self, X: Any, engine: Engine, workdir: Path | None) -> tuple[Rows, RowSummary]:
+        n_samples, n_features = X.shape
+        t = self.plan_.tile_rows
+        names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else [str(name) for name in names]
+        dtype = "float32" if X.dtype == np.float32 else "float64"
+        batches = _batches(X, engine, dtype, t)
+        if workdir is None:
+            array = X if isinstance(X, np.ndarray) else np.concatenate(list(batches))
+            return ArrayRows(array), read_rows(_batches(array, engine, dtype, t), n_features, t, names)
+        fresh = workdir / f"rows-{uuid.uuid4().hex}.zarr"
+        rows, summary = write_rows(
+            batches,
+            fresh,
+            n_samples=n_samples,
+            n_features=n_features,
+            dtype=dtype,
+            tile_rows=t,
+            fingerprint="",
+            names=names,
+        )
+        # named by its contents, so that rows of another fit in the same directory are never replaced
+        final = workdir / f"rows-{digest_rows(rows, t)[:16]}-{t}.zarr"
+        if not final.exists():
+            fresh.rename(final)
+        return StoredRows(str(final), n_samples, n_features, dtype), summary
+
+    def _fit_rows(
+        self, rows: Rows, summary: RowSummary, n_components: int | float | None, engine: Engine, workdir: Path
+    ) -> Model:
+        plan: Plan = self.plan_
+        kernel = resolve_kernel(
+            self.kernel,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            n_features=rows.n_features,
+            variance=summary.variance,
+        )
+        fingerprint = gram_fingerprint(digest_rows(rows, plan.tile_rows), kernel, plan) if plan.gram == "zarr" else ""
+        gram = open_gram(
+            rows, kernel, plan, engine, path=workdir / f"gram-{fingerprint[:16]}.zarr", fingerprint=fingerprint
+        )
+        return fit_exact(
+            rows,
+            kernel,
+            plan,
+            gram,
+            n_components=n_components,
+            tol=self.tol or 0.0,
+            seed=self.random_state or 0,
+            max_passes=self.max_passes,
+            indefinite=self.indefinite,
+            remove_zero_eig=self.remove_zero_eig,
+            feature_names=tuple(str(name) for name in getattr(self, "feature_names_in_", ())),
+        ).model
+
+    def _keep(self, model: Model) -> None:
+        self.model_ = model
+        self.eigenvalues_ = model.eigenvalues
+        self.eigenvectors_ = model.eigenvectors
+        self.certificate_ = model.certificate
+        self.explained_variance_ratio_ = model.certificate.explained_variance_ratio
+        self.gamma_ = getattr(model.kernel, "gamma", None)
+        self.n_passes_ = model.n_passes
+
+
+def _is_number_of_components(k: Any) -> bool:
+    return bool(k >= 1) if isinstance(k, (int, np.integer)) else isinstance(k, float) and 0 < k < 1
+
+
+def _is_dask(X: Any) -> bool:
+    return hasattr(X, "__dask_graph__") and hasattr(X, "chunks")
+
+
+def _batches(X: Any, engine: Engine, dtype: str, rows: int) -> Iterator[NDArray[Any]]:
+    if _is_dask(X):
+        for block in engine.row_blocks(X):
+            yield np.asarray(block, dtype)
+    else:
+        for start in range(0, X.shape[0], rows):
+            yield np.asarray(X[start : start + rows], dtype)

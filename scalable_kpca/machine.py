@@ -1,0 +1,67 @@
+"""What this process may use: processors and memory, as the operating system and its control groups allow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+from dask.utils import parse_bytes
+
+from scalable_kpca.errors import ConfigError
+
+__all__ = ["available_memory", "available_processors", "resolve_memory_limit", "resolve_threads"]
+
+MEMORY_SHARE = 0.6  # of what the process may have, when no limit is given
+
+
+def available_processors() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes of memory that this process may have: the machine's, or less when a control group says so."""
+    total = int(psutil.virtual_memory().total)
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            limit = int(Path("/sys/fs/cgroup", name).read_text())
+        except (OSError, ValueError):
+            continue
+        total = min(total, limit)
+    return total
+
+
+def resolve_memory_limit(limit: int | str | None) -> int:
+    """Bytes of a limit given as a number, as text such as ``"700MiB"``, or not at all (60 % of what is available).
+
+    Raises
+    ------
+    ConfigError
+        When the text is not a size or the number not positive.
+    """
+    if limit is None:
+        return int(MEMORY_SHARE * available_memory())
+    try:
+        size = int(parse_bytes(limit))
+    except (TypeError, ValueError):
+        size = 0
+    if size <= 0:
+        raise ConfigError(f'memory_limit={limit!r} is not a size; give bytes or text such as "4GiB".')
+    return size
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Number of threads for scikit-learn's `n_jobs`: None and −1 are all processors, −2 all but one.
+
+    Raises
+    ------
+    ConfigError
+        For zero.
+    """
+    processors = available_processors()
+    if n_jobs is None:
+        return processors
+    if n_jobs == 0:
+        raise ConfigError("n_jobs=0 leaves nobody to work; give a positive number, or None for all processors.")
+    return n_jobs if n_jobs > 0 else max(1, processors + 1 + n_jobs)

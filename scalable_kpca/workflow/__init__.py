@@ -1,0 +1,1 @@
+"""What ``skpca run`` executes: configuration, run directory, lock, stages, publishing."""

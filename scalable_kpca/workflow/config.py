@@ -1,0 +1,172 @@
+"""The configuration of a run: a small YAML file, checked completely before anything else happens."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from scalable_kpca.errors import ConfigError
+
+__all__ = [
+    "BudgetConfig",
+    "ClusterConfig",
+    "Config",
+    "KernelConfig",
+    "OutputConfig",
+    "SolverConfig",
+    "SourceConfig",
+    "load_config",
+]
+
+NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+Size = int | str
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Section):
+    """Where the rows come from."""
+
+    uri: NonEmpty = Field(description="Parquet files (path, directory or glob), one .npy file or one .zarr array.")
+    id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
+    features: list[str] | None = Field(
+        default=None, description="Names or globs; by default every numeric column left."
+    )
+    passthrough: list[str] = Field(default=[], description="More columns that travel to the output.")
+    nulls: Literal["error"] = Field(default="error", description="A null, NaN or infinite feature is an error.")
+
+    @field_validator("id", "features", "passthrough", mode="before")
+    @classmethod
+    def _one_name_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
+class KernelConfig(_Section):
+    """The kernel function, in scikit-learn's names."""
+
+    name: Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"] = "rbf"
+    gamma: Annotated[float, Field(ge=0)] | Literal["scale"] | None = None
+    degree: float = Field(default=3, ge=0)
+    coef0: float = 1
+
+
+class SolverConfig(_Section):
+    """The eigensolver."""
+
+    name: Literal["auto", "dense", "arpack"] = "auto"
+    tol: float = Field(default=0.0, ge=0, description="ARPACK's tolerance; 0 is machine precision.")
+    max_passes: int | None = Field(default=None, ge=1)
+
+
+class OutputConfig(_Section):
+    """Where results go."""
+
+    path: NonEmpty = Field(description="Directory, relative to the configuration file.")
+
+
+class ClusterConfig(_Section):
+    """Which Dask scheduler runs the tasks."""
+
+    kind: Literal["threads", "synchronous", "local", "address"] = "threads"
+    n_threads: int | None = Field(default=None, ge=1, description="Of the process, or of each worker of kind local.")
+    n_workers: int | None = Field(default=None, ge=1, description="Worker processes of kind local.")
+    address: str | None = Field(default=None, description="Of a running scheduler, for kind address.")
+
+
+class BudgetConfig(_Section):
+    """What the run may use."""
+
+    memory: Size | None = Field(default=None, description="Peak of a process, bytes or text such as 4GiB.")
+    disk: Size | None = Field(default=None, description="Bytes of rows and tiles, number or text such as 50GiB.")
+
+
+class Config(_Section):
+    """A kernel PCA job."""
+
+    source: SourceConfig
+    output: OutputConfig
+    kernel: KernelConfig = KernelConfig()
+    method: Literal["auto", "exact"] = "auto"
+    n_components: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = 10
+    gram: Literal["auto", "zarr", "memory"] = "auto"
+    dtype: Literal["auto", "float64", "float32"] = "auto"
+    tile_rows: int | None = Field(default=None, ge=1)
+    solver: SolverConfig = SolverConfig()
+    indefinite: Literal["error", "clip"] = "error"
+    seed: int = Field(default=0, ge=0)
+    cluster: ClusterConfig = ClusterConfig()
+    budget: BudgetConfig = BudgetConfig()
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Configuration from a YAML file, with ``a.b=value`` overrides.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    overrides : sequence of str
+        Dotted keys and YAML values, applied in order.
+
+    Returns
+    -------
+    Config
+
+    Raises
+    ------
+    ConfigError
+        Naming every key at fault; for an unknown key, the nearest known one.
+    """
+    try:
+        fields = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path} holds no mapping; a configuration has at least source and output.")
+    for override in overrides:
+        _apply(fields, override)
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: " + "; ".join(_explain(problem) for problem in error.errors()) + ".") from error
+
+
+def _apply(fields: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {override!r} is not of the form key.key=value.")
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = fields.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {override!r}: {parent} is a value, not a section.")
+        fields = inner
+    try:
+        fields[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override!r}: the value is not YAML ({error}).") from error
+
+
+def _explain(problem: Any) -> str:
+    # pydantic appends the tried member of a union to the place; only names that a file can contain are keys
+    place = [
+        str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
+    ]
+    if problem["type"] != "extra_forbidden":
+        return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"
+    section: Any = Config
+    for part in place[:-1]:
+        section = section.model_fields[part].annotation
+    known = list(section.model_fields)
+    near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
+    return f"unknown key {'.'.join(place)!r}: {advice}"

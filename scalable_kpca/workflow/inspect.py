@@ -1,0 +1,152 @@
+"""Looking at outputs and machines without changing them: what `status`, `verify` and `doctor` print."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.utils import format_bytes
+from threadpoolctl import threadpool_info
+
+from scalable_kpca.errors import KernelPCAError
+from scalable_kpca.gram import StoredTiles
+from scalable_kpca.gram.products import multiply_tile, tile_strips
+from scalable_kpca.machine import available_memory, available_processors
+from scalable_kpca.tiling import Tiling
+from scalable_kpca.workflow.files import read_json
+from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.lock import describe_owner, owner_is_dead
+
+__all__ = ["Report", "examine_machine", "inspect_output", "verify_output"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Facts and problems, for people and as JSON.
+
+    Attributes
+    ----------
+    facts : dict
+        Names to JSON values.
+    problems : list of str
+        One sentence each; empty when all is well.
+    """
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """One fact or problem a line."""
+        return [f"{name}: {value}" for name, value in self.facts.items()] + [
+            f"PROBLEM: {text}" for text in self.problems
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as JSON values."""
+        return {**self.facts, "problems": self.problems}
+
+
+def inspect_output(path: Path) -> Report:
+    """What is in an output directory: the run in force, the others, and who holds the lock."""
+    output = Output(path)
+    latest = output.latest()
+    facts: dict[str, Any] = {"in force": latest.fingerprint if latest else "none"}
+    for run in output.runs():
+        facts[f"run {run.fingerprint[:16]}"] = "committed" if run.is_committed else _progress_of(run)
+    owner = describe_owner(output.lock)
+    if owner is None:
+        facts["lock"] = "free"
+    else:
+        state = "a dead process" if owner_is_dead(owner) else "process"
+        facts["lock"] = f"held by {state} {owner.get('pid', '?')} on {owner.get('host', '?')}"
+    return Report(facts)
+
+
+def verify_output(path: Path) -> Report:
+    """Read all results and all stored tiles of the run in force and compare them with digests and row sums."""
+    run = Output(path).require_latest()
+    problems = run.problems()
+    facts: dict[str, Any] = {"run": run.fingerprint}
+    facts["results"] = "as committed" if not problems else f"{len(problems)} files differ"
+    tiles = _stored_tiles(run)
+    if tiles is not None:
+        missing = tiles.missing()
+        damaged = [str(at) for at in tiles.tiling.tiles() if at not in missing and not _tile_is_sound(tiles, *at)]
+        facts["tiles"] = f"{tiles.tiling.n_tiles - len(missing) - len(damaged)} of {tiles.tiling.n_tiles} sound"
+        if missing:
+            problems.append(f"{tiles.path}: {len(missing)} tiles are missing, the first is {missing[0]}")
+        if damaged:
+            problems.append(f"{tiles.path}: tiles {', '.join(damaged)} are damaged")
+    return Report(facts, problems)
+
+
+def examine_machine() -> Report:
+    """Processors, memory, libraries; and a fit of six points whose spectrum is known."""
+    blas = sorted(
+        {
+            f"{entry['internal_api']} {entry.get('version')}"
+            for entry in threadpool_info()
+            if entry["user_api"] == "blas"
+        }
+    )
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "processors": available_processors(),
+        "memory": format_bytes(available_memory()),
+        "blas": ", ".join(blas),
+        **{
+            name: version(name)
+            for name in ("scalable-kpca", "dask", "distributed", "numpy", "scipy", "zarr", "pyarrow")
+        },
+    }
+    problems = []
+    error = _self_test()
+    facts["self-test"] = f"eigenvalues of six known points within {error:.1e}"
+    if not error < 1e-7:
+        problems.append("a fit of six points does not give their known spectrum: reinstall numpy and scipy")
+    return Report(facts, problems)
+
+
+def _self_test() -> float:
+    """Largest error of the centred RBF spectrum of six points, γ = 0.5, known to eight decimals."""
+    from scalable_kpca.estimators import KernelPCA
+
+    points = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [3, 3], [4, 3]], float)
+    known = np.array([1.92370031, 0.63236390, 0.63212055, 0.39327020, 0.15470034])
+    found = KernelPCA(5, kernel="rbf", gamma=0.5, n_jobs=1).fit(points).eigenvalues_
+    return float(np.abs(found - known).max())
+
+
+def _progress_of(run: RunDirectory) -> str:
+    try:
+        tiles = _stored_tiles(run)
+        if tiles is None:
+            return "in progress, no tiles yet"
+        done = tiles.tiling.n_tiles - len(tiles.missing())
+    except KernelPCAError as error:
+        return f"in progress, {error}"
+    return f"in progress, {done} of {tiles.tiling.n_tiles} tiles"
+
+
+def _stored_tiles(run: RunDirectory) -> StoredTiles | None:
+    path = run.path / "gram.zarr"
+    description = read_json(path / "zarr.json")
+    if description is None:
+        return None
+    facts = description["attributes"]
+    return StoredTiles(str(path), Tiling(facts["n_samples"], facts["tile_rows"]), facts["dtype"], facts["fingerprint"])
+
+
+def _tile_is_sound(tiles: StoredTiles, i: int, j: int) -> bool:
+    try:
+        tile = tiles.read(i, j)
+        ones = np.ones((len(tile), 1)), np.ones((tile.shape[1], 1))
+        rows, columns, norm = multiply_tile(tile_strips(tile), *ones, diagonal=i == j)
+        tiles.check(i, j, rows[:, 0], (rows if columns is None else columns)[:, 0], norm)
+    except KernelPCAError:
+        return False
+    return True

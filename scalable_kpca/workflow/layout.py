@@ -1,0 +1,142 @@
+"""A run on disk: what is where below an output directory, and what makes a result whole.
+
+::
+
+    OUT/LOCK                    one writer
+    OUT/latest.json             the run that is in force; replaced atomically, last
+    OUT/runs/<fingerprint>/     immutable once COMMIT.json exists
+       plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable
+       model/ embedding/ metrics.json run.json     results
+       COMMIT.json              list of results with size and digest
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalable_kpca.errors import StorageError
+from scalable_kpca.workflow.files import file_digest, read_json, sync_tree, write_json
+
+__all__ = ["RESULTS", "Output", "RunDirectory"]
+
+RESULTS = ("model", "embedding", "metrics.json", "run.json")
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One run.
+
+    Parameters
+    ----------
+    path : Path
+        ``OUT/runs/<fingerprint>``.
+    """
+
+    path: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the run."""
+        return self.path.name
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether its results are whole."""
+        return (self.path / "COMMIT.json").exists()
+
+    def commit(self) -> None:
+        """List every result file with size and digest, after all of them have reached the disk."""
+        for name in RESULTS:
+            result = self.path / name
+            if result.is_dir():
+                sync_tree(result)
+        files = [
+            {"path": str(file.relative_to(self.path)), "bytes": file.stat().st_size, "sha256": file_digest(file)}
+            for file in self._results()
+        ]
+        write_json(self.path / "COMMIT.json", {"fingerprint": self.fingerprint, "files": files})
+
+    def problems(self) -> list[str]:
+        """What differs from the commit list, one sentence each; empty for a whole run.
+
+        Raises
+        ------
+        StorageError
+            When there is no commit list that can be read.
+        """
+        listed = read_json(self.path / "COMMIT.json")
+        if listed is None:
+            raise StorageError(f"{self.path} was never committed; run the same command again to finish it.")
+        found = []
+        for entry in listed["files"]:
+            file = self.path / entry["path"]
+            if not file.is_file():
+                found.append(f"{file} is missing")
+            elif file.stat().st_size != entry["bytes"]:
+                found.append(f"{file} has {file.stat().st_size} bytes, {entry['bytes']} were committed")
+            elif file_digest(file) != entry["sha256"]:
+                found.append(f"{file} differs from what was committed")
+        return found
+
+    def _results(self) -> list[Path]:
+        files: list[Path] = []
+        for name in RESULTS:
+            result = self.path / name
+            files += sorted(file for file in result.rglob("*") if file.is_file()) if result.is_dir() else [result]
+        return files
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output directory with all its runs.
+
+    Parameters
+    ----------
+    path : Path
+        ``OUT``.
+    """
+
+    path: Path
+
+    @property
+    def lock(self) -> Path:
+        """The lock file."""
+        return self.path / "LOCK"
+
+    def run(self, fingerprint: str) -> RunDirectory:
+        """Directory of a run."""
+        return RunDirectory(self.path / "runs" / fingerprint)
+
+    def runs(self) -> list[RunDirectory]:
+        """All runs that have a directory."""
+        root = self.path / "runs"
+        return [RunDirectory(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+
+    def latest(self) -> RunDirectory | None:
+        """The run in force, None before the first one.
+
+        Raises
+        ------
+        StorageError
+            When the pointer is damaged or points nowhere.
+        """
+        pointer: Any = read_json(self.path / "latest.json")
+        if pointer is None:
+            return None
+        name = pointer.get("run") if isinstance(pointer, dict) else None
+        if not isinstance(name, str) or not name.isalnum() or not self.run(name).is_committed:
+            raise StorageError(f"{self.path / 'latest.json'} does not name a committed run; run the job again.")
+        return self.run(name)
+
+    def require_latest(self) -> RunDirectory:
+        """The run in force; StorageError before the first one."""
+        latest = self.latest()
+        if latest is None:
+            raise StorageError(f"{self.path} holds no finished run; `skpca run` makes one.")
+        return latest
+
+    def point_to(self, run: RunDirectory) -> None:
+        """Put a committed run in force."""
+        write_json(self.path / "latest.json", {"run": run.fingerprint})
