@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalable_kpca.errors import KernelPCAError
+
 if TYPE_CHECKING:
     from scalable_kpca.engine import Event
     from scalable_kpca.workflow.stages import Prepared
@@ -25,7 +27,26 @@ INTERRUPTED = 75
 # heavy imports wait until a command needs them: `--help` answers at once
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Failure(click.ClickException):
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+class _NamedErrors(click.Group):
+    """Commands whose named errors become one line on stderr and their own exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KernelPCAError as error:
+            message, code = str(error), error.exit_code
+        except KeyboardInterrupt:
+            message, code = "stopped; the same command resumes.", INTERRUPTED
+        raise _Failure(message, code)
+
+
+@click.group(cls=_NamedErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="scalable-kpca")
 def skpca() -> None:
     """Exact, certified, resumable kernel PCA for data whose Gram matrix fits nowhere."""
@@ -153,25 +174,14 @@ def doctor(as_json: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; named errors become one line on stderr and their exit code."""
-    from scalable_kpca.errors import KernelPCAError, RunInterruptedError
+    """Run the command line; SIGTERM ends it like an interrupt, with exit code 75."""
 
     def stop(number: int, frame: object) -> None:
-        del frame
-        raise RunInterruptedError(f"stopped by {signal.Signals(number).name}; the same command resumes.")
+        del number, frame
+        raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    try:
-        skpca(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        raise SystemExit(error.exit_code) from None
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("stopped; the same command resumes.", err=True)
-        raise SystemExit(INTERRUPTED) from None
-    except KernelPCAError as error:
-        click.echo(f"skpca: {error}", err=True)
-        raise SystemExit(error.exit_code) from None
+    skpca()
 
 
 def _prepare(config: Path, overrides: tuple[str, ...]) -> Prepared:

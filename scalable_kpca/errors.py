@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 __all__ = [
@@ -15,8 +17,8 @@ __all__ = [
     "MemoryLimitError",
     "ModelFormatError",
     "NotConvergedError",
-    "RunInterruptedError",
     "StorageError",
+    "storage_errors",
 ]
 
 
@@ -64,12 +66,6 @@ class ModelFormatError(KernelPCAError, ValueError):
 
 class LockedError(KernelPCAError, BlockingIOError):
     """Another live process is writing to the same output."""
-
-    exit_code = 75
-
-
-class RunInterruptedError(KernelPCAError, InterruptedError):
-    """The run was asked to stop; the same command resumes it."""
 
     exit_code = 75
 
@@ -138,3 +134,19 @@ class CorruptTileError(KernelPCAError, OSError):
             f"tile ({self.i}, {self.j}) in {self.path} is damaged: {self.reason}; "
             "run the same command again: only damaged and missing tiles are computed again."
         )
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Turn the operating system's refusal into a StorageError that says what was being done; named errors pass."""
+    try:
+        yield
+    except KernelPCAError:
+        raise
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        raise StorageError(
+            f"{what} failed: {error.strerror or error}{place}; make room or correct the path and its "
+            "permissions, and run "
+            "the same command again: nothing finished is done twice."
+        ) from error

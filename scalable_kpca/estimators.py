@@ -21,7 +21,16 @@ from scalable_kpca.exact import fit_exact, gram_fingerprint, open_gram, plan
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import Model, in_memory, save_model
-from scalable_kpca.source import ArrayRows, Rows, RowSummary, StoredRows, digest_rows, read_rows, write_rows
+from scalable_kpca.source import (
+    ArrayRows,
+    FiniteCheck,
+    Rows,
+    RowSummary,
+    StoredRows,
+    digest_rows,
+    read_rows,
+    write_rows,
+)
 from scalable_kpca.tiling import Plan
 from scalable_kpca.transform import project, project_lazily
 
@@ -224,7 +233,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if _is_dask(X):
             return project_lazily(self.model_, X)
         X = self._validate(X, reset=False)
-        read_rows(iter([X]), X.shape[1], len(X))
+        finite = FiniteCheck(self._feature_names())
+        finite.add(X)
+        finite.raise_if_any()
         return project(self.model_, X)
 
     def save(self, path: str | Path) -> None:
@@ -245,7 +256,18 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.n_features_in_ = X.shape[1]
             return X
         # finiteness is checked by our own streaming check, which names the row and column
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        try:
+            return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            raise InvalidInputError(
+                f"X holds something that is not a number ({error}); encode or leave out columns of text and "
+                "other objects."
+            ) from error
+
+    def _feature_names(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
 
     def _n_components(self, n_samples: int) -> int | float | None:
         k = self.n_components
@@ -284,8 +306,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _rows(self, X: Any, engine: Engine, workdir: Path | None) -> tuple[Rows, RowSummary]:
         n_samples, n_features = X.shape
         t = self.plan_.tile_rows
-        names = getattr(self, "feature_names_in_", None)
-        names = None if names is None else [str(name) for name in names]
+        names = self._feature_names()
         dtype = "float32" if X.dtype == np.float32 else "float64"
         batches = _batches(X, engine, dtype, t)
         if workdir is None:
@@ -335,7 +356,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             max_passes=self.max_passes,
             indefinite=self.indefinite,
             remove_zero_eig=self.remove_zero_eig,
-            feature_names=tuple(str(name) for name in getattr(self, "feature_names_in_", ())),
+            feature_names=self._feature_names(),
         ).model
 
     def _keep(self, model: Model) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -244,7 +244,7 @@ def resolve_kernel(
     if name not in KERNELS:
         raise InvalidInputError(f"kernel={name!r} is not known; choose one of {', '.join(sorted(KERNELS))}.")
     parameters: dict[str, float] = {}
-    wanted = KERNELS[name].__dataclass_fields__
+    wanted = {field.name for field in fields(KERNELS[name])}
     if "gamma" in wanted:
         parameters["gamma"] = _resolve_gamma(gamma, n_features, variance)
     if "degree" in wanted:
@@ -260,7 +260,7 @@ def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
     name = parameters.pop("name", None)
     if not isinstance(name, str) or name not in KERNELS:
         raise InvalidInputError(f"kernel name {name!r} is not one of {', '.join(sorted(KERNELS))}.")
-    wanted = set(KERNELS[name].__dataclass_fields__)
+    wanted = {field.name for field in fields(KERNELS[name])}
     if set(parameters) != wanted:
         raise InvalidInputError(f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}.")
     return KERNELS[name](**{key: _finite(key, value) for key, value in parameters.items()})

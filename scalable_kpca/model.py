@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.centering import Centering
 from scalable_kpca.certificate import Certificate
-from scalable_kpca.errors import ModelFormatError, StorageError
+from scalable_kpca.errors import ModelFormatError, StorageError, storage_errors
 from scalable_kpca.kernels import Kernel, kernel_from_json
 from scalable_kpca.source import ArrayRows, Rows, StoredRows
 from scalable_kpca.tiling import Tiling
@@ -105,7 +105,7 @@ def save_model(model: Model, path: str | Path) -> None:
     directory = Path(path)
     if directory.exists() and any(directory.iterdir()):
         raise StorageError(f"{directory} is not empty; save a model in a new directory.")
-    try:
+    with storage_errors(f"writing the model to {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         _write_arrays(model, directory / "arrays.zarr")
         description = {
@@ -124,8 +124,6 @@ def save_model(model: Model, path: str | Path) -> None:
             "feature_names": list(model.feature_names),
         }
         (directory / "model.json").write_text(json.dumps(description, indent=1))
-    except OSError as error:
-        raise StorageError(f"the model cannot be written to {directory}: {error.strerror or error}.") from error
 
 
 def load_model(path: str | Path) -> Model:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zarr.codecs import BytesCodec, Crc32cCodec
 
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError
+from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError, storage_errors
 from scalable_kpca.gram.passes import PassResult, run_pass
 from scalable_kpca.gram.products import (
     RunProduct,
@@ -94,6 +94,8 @@ class StoredTiles:
             raise IncompleteGramError(self.path, self.missing(), self.tiling.n_tiles)
         try:
             tile: Tile = _open(self)[0][self.tiling.block(i), self.tiling.block(j)]
+        except MemoryError:
+            raise
         except Exception as error:
             raise CorruptTileError(i, j, self._chunk(i, j), str(error)) from error
         if np.isnan(tile[0, 0]):
@@ -127,17 +129,11 @@ class StoredTiles:
             When the file system refuses a write; the tile is then not committed.
         """
         tiles, sums = _open(self)
-        try:
+        with storage_errors(f"writing tile ({i}, {j}) of {self.path}"):
             tiles[self.tiling.block(i), self.tiling.block(j)] = tile
             if i != j:
                 sums[j, i, :] = self._padded(column_sums)
             sums[i, j, :] = self._padded(row_sums)
-        except OSError as error:
-            raise StorageError(
-                f"tile ({i}, {j}) of {self.path} cannot be written: {error.strerror or error}; make room or "
-                "correct the "
-                "permissions and run again: nothing committed is recomputed."
-            ) from error
 
     def withdraw(self, i: int, j: int) -> None:
         """Clear the place of a missing or damaged tile, its commit first; only a new commit makes it readable."""
@@ -158,6 +154,8 @@ class StoredTiles:
     def _sums(self, i: int, j: int) -> Matrix:
         try:
             sums: Matrix = _open(self)[1][i, j, :]
+        except MemoryError:
+            raise
         except Exception as error:
             raise CorruptTileError(min(i, j), max(i, j), f"{self.path}/row_sums", str(error)) from error
         return sums
@@ -213,15 +211,13 @@ def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attri
         "dtype": dtype,
         "triangle": "upper",
     }
-    # the group's own file is written last: a store that was not finished being created has no attributes
+    # made beside its place and renamed: a store that exists is whole, if empty
     staging = path.with_name(path.name + ".new")
-    try:
+    with storage_errors(f"creating {path}"):
         group = zarr.create_group(str(staging), attributes=description, overwrite=True)
         group.create_array("tiles", shape=(n, n), chunks=(t, t), dtype=dtype, **codecs)
         group.create_array("row_sums", shape=(nb, nb, t), chunks=(1, 1, t), dtype="float64", **codecs)
         staging.rename(path)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be created: {error.strerror or error}.") from error
     return tiles
 
 

@@ -2,6 +2,7 @@
 
 from scalable_kpca.source.rows import (
     ArrayRows,
+    FiniteCheck,
     Rows,
     RowSummary,
     StoredRows,
@@ -17,6 +18,7 @@ __all__ = [
     "ArrayRows",
     "ArraySource",
     "Batch",
+    "FiniteCheck",
     "ParquetSource",
     "RowSummary",
     "Rows",

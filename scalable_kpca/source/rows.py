@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.errors import InvalidInputError, StorageError, storage_errors
 
 __all__ = [
     "ArrayRows",
     "Batches",
+    "FiniteCheck",
     "RowSummary",
     "Rows",
     "StoredRows",
@@ -155,13 +156,27 @@ def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[Block]:
         yield np.concatenate(pending)
 
 
-class _FiniteCheck:
-    """Finds the first entry that is not finite and counts the rows that have one."""
+class FiniteCheck:
+    """Finds the first entry that is not finite and counts the rows that have one.
 
-    def __init__(self, names: Sequence[str] | None) -> None:
-        self.names, self.first, self.bad_rows, self.seen = names, None, 0, 0  # type: tuple[Any, Any, int, int]
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Column names for the message.
+
+    Attributes
+    ----------
+    first : tuple of (row, column, value) or None
+        Where the first one is, counted over all blocks.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self.names = names
+        self.first: tuple[int, int, float] | None = None
+        self.bad_rows, self.seen = 0, 0
 
     def add(self, block: Block) -> None:
+        """Look at the next rows."""
         finite = np.isfinite(block)
         if not finite.all():
             if self.first is None:
@@ -171,6 +186,7 @@ class _FiniteCheck:
         self.seen += len(block)
 
     def raise_if_any(self) -> None:
+        """InvalidInputError naming the first row and column, and how many rows are like it."""
         if self.first is None:
             return
         row, column, value = self.first
@@ -244,7 +260,7 @@ def write_rows(
     import zarr
     from zarr.codecs import BytesCodec, Crc32cCodec
 
-    try:
+    with storage_errors(f"writing rows to {path}"):
         array = zarr.create_array(
             str(path),
             shape=(n_samples, n_features),
@@ -272,11 +288,6 @@ def write_rows(
                 "run again when it is at rest."
             )
         array.update_attributes({"fingerprint": fingerprint, "summary": asdict(summary)})
-    except OSError as error:
-        raise StorageError(
-            f"rows cannot be written to {path}: {error.strerror or error}; make room or correct the permissions "
-            "and run again."
-        ) from error
     return StoredRows(str(path), n_samples, n_features, dtype), summary
 
 
@@ -319,7 +330,7 @@ def _consume(
     names: Sequence[str] | None,
     store: Callable[[int, Block], None] | None,
 ) -> RowSummary:
-    moments, finite = _Moments(), _FiniteCheck(names)
+    moments, finite = _Moments(), FiniteCheck(names)
     start = 0
     for block in aligned_blocks(batches, tile_rows):
         finite.add(block)

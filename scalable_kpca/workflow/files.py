@@ -6,29 +6,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import StorageError
 
-__all__ = ["file_digest", "read_json", "remove_tree", "storage_errors", "sync_tree", "write_json"]
-
-
-@contextmanager
-def storage_errors(what: str) -> Iterator[None]:
-    """Turn the operating system's refusal into a StorageError that says what was being written."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(
-            f"{what} failed: {error.strerror or error}"
-            + (f" ({error.filename})" if error.filename else "")
-            + "; make room or correct the permissions and run the same command again."
-        ) from error
+__all__ = ["file_digest", "read_json", "remove_tree", "sync_tree", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:

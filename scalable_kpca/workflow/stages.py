@@ -18,17 +18,17 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine, Listener, open_engine
-from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
+from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
 from scalable_kpca.exact import ALGORITHM_VERSION, ExactFit, fit_exact, gram_fingerprint, open_gram, plan
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.model import Model, load_model, save_model
 from scalable_kpca.report import metrics
-from scalable_kpca.source import Rows, RowSummary, Source, open_rows, open_source, write_rows
+from scalable_kpca.source import FiniteCheck, Rows, RowSummary, Source, open_rows, open_source, write_rows
 from scalable_kpca.tiling import Plan
 from scalable_kpca.transform import projector
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.files import read_json, remove_tree, storage_errors, write_json
+from scalable_kpca.workflow.files import read_json, remove_tree, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.lock import output_lock
 
@@ -207,10 +207,13 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     with storage_errors(f"writing {destination}"):
         remove_tree(staging)
         staging.mkdir(parents=True)
+        finite = FiniteCheck(source.feature_names)
         with _PartWriter(staging, [part.n_rows for part in source.parts]) as parts:
             for batch in source.batches():
-                _check_finite(batch.rows, source)
-                parts.add(batch.part, _with_scores(batch.labels, scores(batch.rows)))
+                finite.add(batch.rows)
+                if finite.first is None:
+                    parts.add(batch.part, _with_scores(batch.labels, scores(batch.rows)))
+        finite.raise_if_any()
         staging.rename(destination)
     return source.n_samples
 
@@ -397,12 +400,6 @@ def _part_name(index: int) -> str:
 def _literal(name: str) -> str:
     """Glob that matches one column name only."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
-def _check_finite(rows: NDArray[np.floating[Any]], source: Source) -> None:
-    from scalable_kpca.source import read_rows
-
-    read_rows(iter([rows]), rows.shape[1], max(1, len(rows)), source.feature_names)
 
 
 def _rows_key(prepared: Prepared) -> str:
