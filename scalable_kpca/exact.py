@@ -195,6 +195,10 @@ def fit_exact(
     NotConvergedError
         When the solver gives up.
     """
+    if indefinite not in ("error", "clip"):
+        raise ConfigError(f"indefinite={indefinite!r} is not known; choose one of error, clip.")
+    if not tol >= 0 or (max_passes is not None and max_passes < 1):
+        raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
     built = gram.build()
     centering = Centering.from_row_sums(built.row_sums)
     diagonal_sum, max_diagonal = _diagonal(rows, kernel, plan.tiling)

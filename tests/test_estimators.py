@@ -1,0 +1,232 @@
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from sklearn.base import clone
+from sklearn.decomposition import KernelPCA as ReferenceKernelPCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import scalable_kpca
+from scalable_kpca import KernelPCA, load_model, plan, project
+from scalable_kpca.errors import InvalidInputError, MemoryLimitError
+
+
+@pytest.fixture(name="X")
+def rows() -> np.ndarray:
+    rows = np.random.default_rng(3).normal(size=(90, 5))
+    rows.setflags(write=False)
+    return rows
+
+
+def reference(X, **parameters):
+    return ReferenceKernelPCA(eigen_solver="dense", **parameters).fit(X)
+
+
+def test_defaults_are_scikit_learns_kernel_and_ten_components(X):
+    ours = KernelPCA(4).fit(X)
+    expected = reference(X, n_components=4).eigenvalues_
+    np.testing.assert_allclose(ours.eigenvalues_, expected, atol=1e-10 * expected[0])
+    assert ours.n_features_in_ == 5
+    assert KernelPCA().n_components == 10
+
+
+@pytest.mark.parametrize("gram", ["memory", "zarr"])
+@pytest.mark.parametrize("eigen_solver", ["dense", "arpack"])
+def test_fit_transform_equals_transform_and_scikit_learn(X, gram, eigen_solver):
+    ours = KernelPCA(3, kernel="rbf", gamma=0.2, gram=gram, eigen_solver=eigen_solver, tile_rows=32)
+    scores = ours.fit_transform(X)
+    np.testing.assert_allclose(scores, ours.transform(X), atol=1e-12)
+    expected = reference(X, n_components=3, kernel="rbf", gamma=0.2).transform(X)
+    np.testing.assert_allclose(np.abs(scores), np.abs(expected), atol=1e-10)
+    assert ours.plan_.gram == gram
+
+
+def test_dask_rows_give_the_same_numbers_and_lazy_scores(X):
+    lazy_rows = da.from_array(np.array(X), chunks=(25, 2))
+    ours, expected = KernelPCA(3, kernel="rbf").fit(lazy_rows), KernelPCA(3, kernel="rbf").fit(X)
+    np.testing.assert_array_equal(ours.eigenvalues_, expected.eigenvalues_)
+    scores = ours.transform(lazy_rows)
+    assert isinstance(scores, da.Array)
+    assert scores.chunks == ((25, 25, 25, 15), (3,))
+    np.testing.assert_allclose(scores.compute(), expected.transform(X), atol=1e-13)
+
+
+def test_dask_rows_of_unknown_length_are_counted(X):
+    lazy_rows = da.from_array(np.array(X), chunks=(25, 5))
+    unknown = lazy_rows[lazy_rows[:, 0] > 0]
+    ours = KernelPCA(2, kernel="rbf").fit(unknown)
+    expected = KernelPCA(2, kernel="rbf").fit(X[X[:, 0] > 0])
+    np.testing.assert_array_equal(ours.eigenvalues_, expected.eigenvalues_)
+
+
+def test_zarr_rows_give_the_same_numbers(X, tmp_path):
+    stored = zarr.create_array(str(tmp_path / "x.zarr"), data=np.array(X), chunks=(13, 5))
+    ours = KernelPCA(3, kernel="rbf").fit(stored)
+    np.testing.assert_array_equal(ours.eigenvalues_, KernelPCA(3, kernel="rbf").fit(X).eigenvalues_)
+
+
+def test_workdir_is_resumed_and_reused(X, tmp_path):
+    settings = {"kernel": "rbf", "gram": "zarr", "workdir": tmp_path, "tile_rows": 32}
+    first = KernelPCA(3, **settings).fit(X)
+    tiles = sorted(tmp_path.glob("gram-*.zarr/tiles/c/*/*"))
+    assert len(tiles) == first.plan_.n_tiles == 6
+    times = [tile.stat().st_mtime_ns for tile in tiles]
+    second = KernelPCA(5, **settings).fit(X)
+    assert [tile.stat().st_mtime_ns for tile in tiles] == times
+    np.testing.assert_allclose(second.eigenvalues_[:3], first.eigenvalues_, atol=1e-12)
+
+
+def test_other_rows_in_the_same_workdir_leave_the_first_model_intact(X, tmp_path):
+    lazy_rows = da.from_array(np.array(X), chunks=(30, 5))
+    first = KernelPCA(2, kernel="rbf", gram="zarr", workdir=tmp_path).fit(lazy_rows)
+    scores = first.transform(X)
+    KernelPCA(2, kernel="rbf", gram="zarr", workdir=tmp_path).fit(lazy_rows[::-1] + 1)
+    np.testing.assert_array_equal(first.transform(X), scores)
+
+
+def test_temporary_tiles_and_rows_are_gone_after_the_fit(X, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours = KernelPCA(2, kernel="rbf", gram="zarr").fit(da.from_array(np.array(X), chunks=(30, 5)))
+    assert list(tmp_path.iterdir()) == []
+    assert ours.transform(X).shape == (90, 2)
+
+
+def test_fraction_takes_the_smallest_number_that_reaches_it(X):
+    everything = KernelPCA(None, kernel="rbf", gamma=0.1).fit(X)
+    ratios = np.cumsum(everything.explained_variance_ratio_)
+    np.testing.assert_allclose(ratios[-1], 1, atol=1e-12)
+    ours = KernelPCA(0.8, kernel="rbf", gamma=0.1).fit(X)
+    assert len(ours.eigenvalues_) == int(np.argmax(ratios >= 0.8)) + 1
+
+
+def test_more_components_than_rows_are_capped_with_a_warning(X):
+    with pytest.warns(UserWarning, match="n_components=9 is more than the 6 rows"):
+        ours = KernelPCA(9, kernel="rbf").fit(X[:6])
+    assert len(ours.eigenvalues_) == 6
+    assert ours.eigenvalues_[-1] == 0
+    assert not ours.transform(X)[:, -1].any()
+
+
+def test_model_survives_saving_and_loading(X, tmp_path):
+    ours = KernelPCA(3, kernel="poly", degree=2).fit(X)
+    ours.save(tmp_path / "model")
+    np.testing.assert_array_equal(project(load_model(tmp_path / "model"), X), ours.transform(X))
+
+
+def test_synchronous_scheduler_of_dask_is_respected_with_the_same_bits(X):
+    with dask.config.set(scheduler="synchronous"):
+        ours = KernelPCA(3, kernel="rbf").fit(X)
+    np.testing.assert_array_equal(ours.eigenvalues_, KernelPCA(3, kernel="rbf").fit(X).eigenvalues_)
+
+
+@pytest.mark.parametrize("gram", ["memory", "zarr"])
+def test_an_active_client_is_used_with_the_same_bits(X, gram):
+    from distributed import Client, LocalCluster
+
+    expected = KernelPCA(3, kernel="rbf", gram=gram, tile_rows=32).fit(X)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        ours = KernelPCA(3, kernel="rbf", gram=gram, tile_rows=32).fit(X)
+    np.testing.assert_array_equal(ours.eigenvalues_, expected.eigenvalues_)
+    np.testing.assert_array_equal(ours.eigenvectors_, expected.eigenvectors_)
+    np.testing.assert_array_equal(ours.transform(X), expected.transform(X))
+
+
+def test_estimator_clones_and_works_in_a_pipeline(X):
+    ours = clone(KernelPCA(2, kernel="rbf", gamma="scale"))
+    scores = make_pipeline(StandardScaler(), ours).fit_transform(X)
+    assert scores.shape == (90, 2)
+    assert list(ours.get_feature_names_out()) == ["kernelpca0", "kernelpca1"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_named_by_row_and_column(X, value):
+    bad = np.array(X)
+    bad[17, 3] = value
+    with pytest.raises(InvalidInputError, match=r"row 17, column 3 is (NaN|infinity|-infinity) \(1 of 1 such rows\)"):
+        KernelPCA(2).fit(bad)
+    with pytest.raises(InvalidInputError, match="row 17, column 3"):
+        KernelPCA(2).fit(X).transform(bad)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"kernel": "rfb"}, "kernel='rfb' is not known"),
+        ({"kernel": "rbf", "gamma": -1}, "gamma=-1"),
+        ({"kernel": "rbf", "gamma": "auto"}, "gamma='auto'"),
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 1.5}, "n_components=1.5"),
+        ({"n_components": True}, "n_components=True"),
+        ({"gram": "tape"}, "gram='tape' is not known; choose one of auto, zarr, memory"),
+        ({"eigen_solver": "magic"}, "eigen_solver='magic' is not known"),
+        ({"dtype": "float16"}, "dtype='float16' is not known"),
+        ({"tile_rows": 0}, "tile_rows=0"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"memory_limit": "much"}, "'much' is not a size"),
+        ({"indefinite": "ignore"}, "indefinite='ignore' is not known"),
+        ({"eigen_solver": "arpack", "n_components": None}, "ARPACK|arpack"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused_by_name(X, parameters, words):
+    with pytest.raises(ValueError, match=words):
+        KernelPCA(**parameters).fit(X)
+
+
+def test_rows_that_are_no_numbers_or_no_matrix_are_refused():
+    with pytest.raises(InvalidInputError, match="not a number"):
+        KernelPCA(2).fit(np.array([["a", "b"], ["c", "d"]], object))
+    with pytest.raises(ValueError, match="0 sample"):
+        KernelPCA(2).fit(np.empty((0, 3)))
+    with pytest.raises(ValueError, match="0 feature"):
+        KernelPCA(2).fit(np.empty((3, 0)))
+    with pytest.raises(InvalidInputError, match=r"shape \(0, 3\)"):
+        KernelPCA(2).fit(da.empty((0, 3)))
+    with pytest.raises(ValueError, match="1D array"):
+        KernelPCA(2).fit(np.arange(5.0))
+
+
+def test_another_width_at_transform_is_refused_by_both_numbers(X):
+    ours = KernelPCA(2).fit(X)
+    with pytest.raises(ValueError, match=r"4 features.* 5 features"):
+        ours.transform(X[:, :4])
+    with pytest.raises(InvalidInputError, match=r"4 features.* 5 features"):
+        ours.transform(da.from_array(np.array(X[:, :4])))
+
+
+def test_indefinite_kernel_is_refused_in_the_same_words_by_both_solvers(X):
+    messages = []
+    for solver in ("dense", "arpack"):
+        with pytest.raises(InvalidInputError, match="not positive semi-definite") as caught:
+            KernelPCA(2, kernel="sigmoid", gamma=2, coef0=-1, eigen_solver=solver).fit(X)
+        messages.append(str(caught.value).split(":")[0])
+    assert messages[0] == messages[1]
+    clipped = KernelPCA(2, kernel="sigmoid", gamma=2, coef0=-1, indefinite="clip").fit(X)
+    assert (clipped.eigenvalues_ > 0).all()
+
+
+def test_memory_limit_that_cannot_work_names_one_that_does(X):
+    with pytest.raises(MemoryLimitError, match="raise memory_limit to") as caught:
+        KernelPCA(2, memory_limit="1MiB").fit(X)
+    named = int(str(caught.value).split("raise memory_limit to ")[1].split(" bytes")[0])
+    KernelPCA(2, memory_limit=named).fit(X)
+
+
+def test_public_plan_agrees_with_the_plan_of_the_fit(X):
+    ours = KernelPCA(2, kernel="rbf", memory_limit="1GiB", n_jobs=2).fit(X)
+    announced = plan(90, 5, n_components=2, memory_limit="1GiB", n_jobs=2)
+    assert (announced.gram, announced.tile_rows, announced.solver) == (
+        ours.plan_.gram, ours.plan_.tile_rows, ours.plan_.solver
+    )  # fmt: skip
+
+
+def test_public_names_are_few_and_exist():
+    assert len(scalable_kpca.__all__) <= 12
+    for name in scalable_kpca.__all__:
+        assert getattr(scalable_kpca, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = scalable_kpca.nonsense
