@@ -80,11 +80,11 @@ def zero_threshold(largest: float, n_samples: int, dtype: str, max_diagonal: flo
     Returns
     -------
     float
-        ``max(max(n·eps64, eps(dtype))·λ₁, n·eps64·max k(x, x))``. The second term is what the rounding of K itself can
-        add to an eigenvalue; it decides when K̃ is small beside K, as for constant rows.
+        ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))``. The largest k(x, x) stands for what the rounding of K
+        itself can add to an eigenvalue; it decides when K̃ is small beside K, as for constant rows.
     """
-    n_eps = n_samples * float(np.finfo(np.float64).eps)
-    return max(max(n_eps, float(np.finfo(dtype).eps)) * largest, n_eps * max_diagonal)
+    relative = max(n_samples * float(np.finfo(np.float64).eps), float(np.finfo(dtype).eps))
+    return relative * max(largest, max_diagonal)
 
 
 def certify(

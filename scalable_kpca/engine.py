@@ -38,6 +38,8 @@ __all__ = [
 Key = Any  # dask's keys: str or (str, int, ...)
 Graph = Mapping[Any, Any]
 
+CONNECT_SECONDS = 5  # for a scheduler to answer
+
 
 @dataclass(frozen=True)
 class Event:
@@ -285,9 +287,7 @@ def open_engine(
             finally:
                 engine.close()
         elif kind == "client":
-            from distributed import get_client
-
-            yield ClusterEngine(get_client(), listener)
+            yield ClusterEngine(_active_client(), listener)
         elif kind in ("local", "address"):
             with _connected(kind, address, n_workers, n_threads) as client:
                 yield ClusterEngine(client, listener)
@@ -297,6 +297,15 @@ def open_engine(
             )
 
 
+def _active_client() -> Any:
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError as error:
+        raise ClusterError("no Dask client is active here; make one with distributed.Client(...).") from error
+
+
 @contextmanager
 def _connected(kind: str, address: str | None, n_workers: int | None, n_threads: int) -> Iterator[Any]:
     from distributed import Client, LocalCluster
@@ -304,19 +313,19 @@ def _connected(kind: str, address: str | None, n_workers: int | None, n_threads:
     if kind == "local":
         with (
             LocalCluster(
-                n_workers=n_workers, threads_per_worker=n_threads, host="127.0.0.1", dashboard_address=None
+                n_workers=n_workers, threads_per_worker=n_threads, host="127.0.0.1", dashboard_address="127.0.0.1:0"
             ) as cluster,
-            Client(cluster) as client,
+            Client(cluster, set_as_default=False) as client,
         ):
             yield client
         return
     if address is None:
         raise ConfigError("cluster.kind is 'address' but no address is given; set cluster.address to tcp://HOST:PORT.")
     try:
-        client = Client(address, timeout=10)
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
-            f"no Dask scheduler answers at {address} within 10 s ({error}); start one or correct it."
+            f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s ({error}); start one or correct it."
         ) from error
     with client:
         yield client

@@ -22,7 +22,7 @@ from scalable_kpca.model import Model
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import EigenResult, lowest_eigenvalue, solve_arpack, solve_dense
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import Plan, Tiling, plan_exact
+from scalable_kpca.tiling import Plan, plan_exact
 
 __all__ = ["ALGORITHM_VERSION", "ExactFit", "fit_exact", "gram_fingerprint", "open_gram", "plan"]
 
@@ -201,7 +201,7 @@ def fit_exact(
         raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
     built = gram.build()
     centering = Centering.from_row_sums(built.row_sums)
-    diagonal_sum, max_diagonal = _diagonal(rows, kernel, plan.tiling)
+    diagonal_sum, max_diagonal = _diagonal(rows, kernel, plan)
     floor = zero_threshold(0.0, plan.n_samples, plan.dtype, max_diagonal)
     total_variance = centering.total_variance(diagonal_sum)
     total_variance = total_variance if abs(total_variance) > 4 * floor else 0.0
@@ -211,8 +211,7 @@ def fit_exact(
         wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
         result = solve_dense(operator, wanted)
     else:
-        # tr K̃ is Σλ, so a zero operator shows there before ARPACK trips over it
-        is_zero = kernel.positive_semidefinite and total_variance == 0
+        is_zero = total_variance == 0 and _is_zero(operator, floor)
         result = solve_arpack(operator, plan.n_components, tol=tol, seed=seed, max_passes=max_passes, is_zero=is_zero)
     lowest = _lowest(operator, result, kernel, seed)
     threshold = zero_threshold(float(result.eigenvalues[0]), plan.n_samples, plan.dtype, max_diagonal)
@@ -255,7 +254,7 @@ def fit_exact(
 
 def _lowest(operator: CenteredGram, result: EigenResult, kernel: Kernel, seed: int) -> float:
     lowest = float(result.eigenvalues[-1])
-    if kernel.positive_semidefinite or len(result.eigenvalues) == operator.shape[0]:
+    if kernel.positive_semidefinite or result.is_whole_spectrum:
         return lowest
     return min(lowest, lowest_eigenvalue(operator, seed=seed))
 
@@ -276,10 +275,22 @@ def _count(
     return max(1, min(wanted, non_zero)) if drop_zeros else wanted
 
 
-def _diagonal(rows: Rows, kernel: Kernel, tiling: Tiling) -> tuple[float, float]:
-    """Sum and largest value of k(x, x), streaming."""
+def _is_zero(operator: CenteredGram, floor: float) -> bool:
+    """Whether K̃ is zero to rounding, which ARPACK would trip over: one pass with a random vector.
+
+    Asked for only when the trace, which is Σλ, is zero. The vector has norm √n, so that its image has about the
+    root mean square of the eigenvalues times √n.
+    """
+    n = operator.shape[0]
+    vector = np.random.default_rng(n).standard_normal(n)
+    return bool(np.linalg.norm(operator.matvec(vector)) <= 4 * floor * np.sqrt(n))
+
+
+def _diagonal(rows: Rows, kernel: Kernel, plan: Plan) -> tuple[float, float]:
+    """Sum and largest value of k(x, x) as the tiles hold it, streaming."""
+    tiling = plan.tiling
     total, largest = 0.0, 0.0
     for i in range(tiling.n_blocks):
-        values = kernel.diagonal(rows.read(tiling.block(i)).astype(np.float64))
+        values = kernel.diagonal(rows.read(tiling.block(i)).astype(np.float64)).astype(plan.dtype).astype(np.float64)
         total, largest = total + float(values.sum()), max(largest, float(np.abs(values).max()))
     return total, largest

@@ -39,6 +39,8 @@ Vector = NDArray[np.float64]
 
 STRIP_ROWS = 256
 
+_MINIMA = {"gamma": 0.0, "degree": 0.0}
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):
@@ -48,12 +50,14 @@ class Kernel(ABC):
     ----------
     name : str
         scikit-learn's name of the kernel.
-    positive_semidefinite : bool
-        Whether every Gram matrix of this kernel is positive semi-definite.
     """
 
     name: ClassVar[str]
-    positive_semidefinite: ClassVar[bool] = True
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Whether every Gram matrix of this kernel is positive semi-definite."""
+        return True
 
     @abstractmethod
     def diagonal(self, rows: Matrix) -> Vector:
@@ -94,6 +98,11 @@ class Polynomial(Kernel):
     coef0: float
     name = "poly"
 
+    @property
+    def positive_semidefinite(self) -> bool:
+        # only then is it a sum of products of positive semi-definite kernels with positive weights
+        return self.coef0 >= 0 and float(self.degree).is_integer()
+
     def diagonal(self, rows: Matrix) -> Vector:
         values = self.gamma * _squared_norms(rows) + self.coef0
         _raise_to(values, self.degree)
@@ -115,7 +124,10 @@ class Sigmoid(Kernel):
     gamma: float
     coef0: float
     name = "sigmoid"
-    positive_semidefinite = False
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        return False
 
     def diagonal(self, rows: Matrix) -> Vector:
         return np.tanh(self.gamma * _squared_norms(rows) + self.coef0)
@@ -248,7 +260,7 @@ def resolve_kernel(
     if "gamma" in wanted:
         parameters["gamma"] = _resolve_gamma(gamma, n_features, variance)
     if "degree" in wanted:
-        parameters["degree"] = _finite("degree", degree, minimum=0)
+        parameters["degree"] = _finite("degree", degree, _MINIMA["degree"])
     if "coef0" in wanted:
         parameters["coef0"] = _finite("coef0", coef0)
     return KERNELS[name](**parameters)
@@ -263,7 +275,7 @@ def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
     wanted = {field.name for field in fields(KERNELS[name])}
     if set(parameters) != wanted:
         raise InvalidInputError(f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}.")
-    return KERNELS[name](**{key: _finite(key, value) for key, value in parameters.items()})
+    return KERNELS[name](**{key: _finite(key, value, _MINIMA.get(key)) for key, value in parameters.items()})
 
 
 def kernel_strips(
@@ -294,12 +306,16 @@ def kernel_strips(
     Cost: 2·a·b·n_features flops and a·b evaluations of the kernel's scalar function. Memory: one strip, and the two
     folded sides.
     """
+    if len(rows) == 0:
+        return
     left, right = kernel.fold(rows, columns)
-    exact = kernel.diagonal(rows) if diagonal else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = kernel.diagonal(rows) if diagonal else None
     buffer = np.empty((min(strip_rows, len(rows)), len(columns)))
     for start in range(0, len(rows), strip_rows):
         strip = buffer[: len(rows) - start]
-        kernel.evaluate(left[start : start + strip_rows], right, strip)
+        with np.errstate(over="ignore", invalid="ignore"):  # callers check that what they store is finite
+            kernel.evaluate(left[start : start + strip_rows], right, strip)
         if exact is not None:
             within = np.arange(len(strip))
             strip[within, start + within] = exact[start : start + len(strip)]
@@ -315,7 +331,10 @@ def kernel_block(
 ) -> NDArray[np.floating[Any]]:
     """Kernel values between `rows` and `columns` as one array of shape (len(rows), len(columns)) and `dtype`."""
     block = np.empty((len(rows), len(columns)), dtype)
-    strips = kernel_strips(kernel, rows.astype(np.float64), columns.astype(np.float64), diagonal=diagonal)
+    left = rows.astype(np.float64)
+    # one buffer for both sides of a diagonal block, as in a tile: BLAS may take another path for two
+    right = left if diagonal else columns.astype(np.float64)
+    strips = kernel_strips(kernel, left, right, diagonal=diagonal)
     for start, strip in strips:
         block[start : start + len(strip)] = strip
     return block
@@ -393,7 +412,7 @@ def _resolve_gamma(gamma: float | str | None, n_features: int, variance: float |
         return 1.0 / (n_features * variance) if variance > 0 else 1.0
     if isinstance(gamma, str):
         raise InvalidInputError(f'gamma={gamma!r} is not known; give a number ≥ 0, "scale" or None.')
-    return _finite("gamma", gamma, minimum=0)
+    return _finite("gamma", gamma, _MINIMA["gamma"])
 
 
 def _finite(name: str, value: float, minimum: float | None = None) -> float:

@@ -103,10 +103,10 @@ def save_model(model: Model, path: str | Path) -> None:
     Bytes: n_samples · (n_features · itemsize + 8·(k + 1)). The training rows are copied block by block.
     """
     directory = Path(path)
-    if directory.exists() and any(directory.iterdir()):
-        raise StorageError(f"{directory} is not empty; save a model in a new directory.")
     with storage_errors(f"writing the model to {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise StorageError(f"{directory} is not empty; save a model in a new directory.")
         _write_arrays(model, directory / "arrays.zarr")
         description = {
             "format": "scalable_kpca model",
@@ -134,55 +134,82 @@ def load_model(path: str | Path) -> Model:
     ModelFormatError
         When the directory is no model, or one of a format that this version does not read.
     """
-    import zarr
-
     directory = Path(path)
+    fields = _read_description(directory)
     try:
-        fields = json.loads((directory / "model.json").read_text())
-    except OSError as error:
-        raise ModelFormatError(
-            f"{directory} holds no model.json that can be read: {error.strerror or error}."
-        ) from error
-    except ValueError as error:
-        raise ModelFormatError(f"{directory / 'model.json'} is damaged: {error}.") from error
-    if fields.get("format_version") != FORMAT_VERSION:
-        raise ModelFormatError(
-            f"{directory} has model format {fields.get('format_version')!r}; this version reads {FORMAT_VERSION}."
-        )
-    try:
-        group: Any = zarr.open_group(str(directory / "arrays.zarr"), mode="r")
-        eigenvalues, eigenvectors, row_means = (
-            np.asarray(group[name][...], np.float64) for name in ("eigenvalues", "eigenvectors", "row_means")
-        )
-        model = Model(
-            kernel=kernel_from_json(fields["kernel"]),
-            rows=StoredRows(
-                str(directory / "arrays.zarr" / "rows"),
-                fields["n_samples"],
-                fields["n_features"],
-                fields["rows_dtype"],
-            ),
-            tile_rows=fields["tile_rows"],
-            dtype=fields["dtype"],
-            centering=Centering(row_means, fields["grand_mean"]),
-            eigenvalues=eigenvalues,
-            eigenvectors=eigenvectors,
-            certificate=Certificate.from_json(fields["certificate"]),
-            solver=fields["solver"],
-            n_passes=fields["n_passes"],
-            feature_names=tuple(fields["feature_names"]),
-        )
+        model = _assemble(directory, fields)
+        _check(model)
     except Exception as error:
         raise ModelFormatError(f"{directory} is damaged or incomplete: {error}.") from error
-    n_samples, k = model.rows.n_samples, model.n_components
-    if eigenvectors.shape != (n_samples, k) or row_means.shape != (n_samples,) or not np.isfinite(eigenvectors).all():
-        raise ModelFormatError(f"{directory} is incomplete: its arrays do not have the {n_samples} rows that it names.")
     return model
 
 
 def in_memory(model: Model) -> Model:
     """The same model with its training rows read into memory."""
     return replace(model, rows=ArrayRows(model.rows.read(slice(0, model.rows.n_samples))))
+
+
+def _read_description(directory: Path) -> dict[str, Any]:
+    file = directory / "model.json"
+    try:
+        fields = json.loads(file.read_text())
+    except OSError as error:
+        raise ModelFormatError(
+            f"{directory} holds no model.json that can be read: {error.strerror or error}."
+        ) from error
+    except ValueError as error:
+        raise ModelFormatError(f"{file} is damaged: {error}.") from error
+    if not isinstance(fields, dict):
+        raise ModelFormatError(f"{file} is damaged: it holds no description of a model.")
+    found = fields.get("format_version")
+    if found != FORMAT_VERSION:
+        raise ModelFormatError(f"{directory} has model format {found!r}; this version reads {FORMAT_VERSION}.")
+    return fields
+
+
+def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
+    import zarr
+
+    arrays = directory / "arrays.zarr"
+    group: Any = zarr.open_group(str(arrays), mode="r")
+    eigenvalues, eigenvectors, row_means = (
+        np.asarray(group[name][...], np.float64) for name in ("eigenvalues", "eigenvectors", "row_means")
+    )
+    n_samples, n_features = fields["n_samples"], fields["n_features"]
+    if group["rows"].shape != (n_samples, n_features) or group["rows"].dtype.name != fields["rows_dtype"]:
+        raise ValueError(
+            f"the training rows are not the {n_samples} × {n_features} {fields['rows_dtype']} of model.json"
+        )
+    return Model(
+        kernel=kernel_from_json(fields["kernel"]),
+        rows=StoredRows(str(arrays / "rows"), n_samples, n_features, fields["rows_dtype"]),
+        tile_rows=fields["tile_rows"],
+        dtype=fields["dtype"],
+        centering=Centering(row_means, float(fields["grand_mean"])),
+        eigenvalues=eigenvalues,
+        eigenvectors=eigenvectors,
+        certificate=Certificate.from_json(fields["certificate"]),
+        solver=fields["solver"],
+        n_passes=fields["n_passes"],
+        feature_names=tuple(fields["feature_names"]),
+    )
+
+
+def _check(model: Model) -> None:
+    n_samples, k = model.rows.n_samples, model.n_components
+    if model.eigenvectors.shape != (n_samples, k) or model.centering.row_means.shape != (n_samples,):
+        raise ValueError(f"the arrays do not have the {n_samples} rows of model.json")
+    for name, values in (
+        ("eigenvalues", model.eigenvalues),
+        ("eigenvectors", model.eigenvectors),
+        ("row_means", model.centering.row_means),
+        ("grand_mean", model.centering.grand_mean),
+    ):
+        # a chunk that is gone reads as NaN
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} has entries that are missing or not finite")
+    if not isinstance(model.tile_rows, int) or model.tile_rows < 1:
+        raise ValueError(f"tile_rows is {model.tile_rows!r}")
 
 
 def _write_arrays(model: Model, path: Path) -> None:

@@ -185,7 +185,7 @@ def plan_exact(
     dtype = _choose_dtype(dtype, n_samples, reasons)
     n_wanted = n_components if isinstance(n_components, int) else 0
     fixed = PROCESS_BYTES + resident_bytes + _solver_bytes(solver, n_samples, n_wanted)
-    candidates = [tile_rows] if tile_rows is not None else list(_tile_candidates(n_samples))
+    candidates = [min(tile_rows, n_samples)] if tile_rows is not None else list(_tile_candidates(n_samples))
     itemsize = 8 if dtype == "float64" else 4
 
     def peak(home: str, t: int) -> int:
@@ -275,6 +275,7 @@ def _choose_dtype(dtype: str, n_samples: int, reasons: list[str]) -> str:
             reasons.append("dtype=float32: half the bytes; the certificate names the rounding")
         else:
             dtype = "float64"
+            reasons.append(f"dtype=float64: up to {DENSE_LIMIT} rows precision costs little")
     return dtype
 
 
@@ -282,7 +283,7 @@ def _homes_in_order(n_samples: int, itemsize: int, free: int, has_disk: bool) ->
     fits = n_samples * (n_samples + LARGEST_TILE) // 2 * itemsize <= free // 2
     if not has_disk:
         return ["memory"]
-    return ["memory", "zarr"] if fits else ["zarr"]
+    return ["memory", "zarr"] if fits else ["zarr", "memory"]
 
 
 def _solver_bytes(solver: str, n_samples: int, n_components: int) -> int:

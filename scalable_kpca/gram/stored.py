@@ -102,6 +102,13 @@ class StoredTiles:
             raise CorruptTileError(i, j, self._chunk(i, j), "its row sums are committed but the chunk itself is gone")
         return tile
 
+    def read_checked(self, i: int, j: int) -> Tile:
+        """Tile (i, j) whose sums have been compared with the stored ones: see `read` and `check`."""
+        tile = self.read(i, j)
+        exact = tile.astype(np.float64)
+        self.check(i, j, exact.sum(axis=1), exact.sum(axis=0 if i != j else 1), float(np.square(exact).sum()))
+        return tile
+
     def check(self, i: int, j: int, row_sums: Matrix, column_sums: Matrix, squared_norm: float) -> None:
         """Compare the sums of a tile just read with the stored ones; CorruptTileError when they differ.
 
@@ -292,7 +299,7 @@ class StoredGram:
         array = np.empty((self.tiling.n_samples, self.tiling.n_samples), self.dtype)
         for i, j in self.tiling.tiles():
             rows, columns = self.tiling.block(i), self.tiling.block(j)
-            array[rows, columns] = self._tiles.read(i, j)
+            array[rows, columns] = self._tiles.read_checked(i, j)
             if i != j:
                 array[columns, rows] = array[rows, columns].T
         return array
@@ -306,7 +313,7 @@ class StoredGram:
         name = f"gram-{self._tiles.fingerprint}"
         graph: dict[Any, Any] = {}
         for i, j in tiling.tiles():
-            graph[name, i, j] = (StoredTiles.read, self._tiles, i, j)
+            graph[name, i, j] = (StoredTiles.read_checked, self._tiles, i, j)
             if i != j:
                 graph[name, j, i] = (np.transpose, (name, i, j))
         return da.Array(graph, name, (lengths, lengths), dtype=self.dtype)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
@@ -59,21 +60,36 @@ def solve_arpack(
     """
     n = operator.shape[0]
     before = operator.n_passes
-    start = np.random.default_rng(seed).standard_normal(n)
+    rng = np.random.default_rng(seed)
+    start = rng.standard_normal(n)
     start -= start.mean()
     if is_zero:
         return _zero_operator(n, n_components)
-    n_vectors = arpack_vectors(n, n_components)
-    restarts = None if max_passes is None else max(1, max_passes // (n_vectors - n_components))
+
+    def matvec(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        if max_passes is not None and operator.n_passes - before >= max_passes:
+            raise NotConvergedError(
+                f"ARPACK has not found {n_components} components in max_passes={max_passes} passes; raise "
+                "max_passes or ask "
+                "for fewer components."
+            )
+        return np.asarray(operator.matvec(v), np.float64)
+
     try:
         values, vectors = eigsh(
-            operator, k=n_components, which="LA", v0=start, ncv=n_vectors, tol=tol, maxiter=restarts
+            LinearOperator((n, n), matvec=matvec, dtype=np.float64),
+            k=n_components,
+            which="LA",
+            v0=start,
+            ncv=arpack_vectors(n, n_components),
+            tol=tol,
+            rng=rng,  # ARPACK draws from it when it meets an invariant subspace
         )
     except ArpackNoConvergence as error:
         raise NotConvergedError(
             f"ARPACK found {len(error.eigenvalues)} of {n_components} components in "
-            f"{operator.n_passes - before} passes; raise "
-            "max_passes, ask for fewer components, or use eigen_solver='dense' if n_samples² float64 fit in memory."
+            f"{operator.n_passes - before} passes; ask "
+            "for fewer components, or use eigen_solver='dense' if n_samples² float64 fit in memory."
         ) from error
     values, vectors = canonical(values, vectors)
     return EigenResult(values, vectors, "arpack", operator.n_passes - before, is_whole_spectrum=False)
@@ -87,9 +103,10 @@ def lowest_eigenvalue(operator: CenteredGram, *, seed: int = 0) -> float:
     Passes: some tens; memory: 20 vectors of length n. The Ritz value is never below the eigenvalue.
     """
     n = operator.shape[0]
-    start = np.random.default_rng(seed).standard_normal(n)
+    rng = np.random.default_rng(seed)
+    start = rng.standard_normal(n)
     try:
-        values = eigsh(operator, k=1, which="SA", v0=start - start.mean(), tol=1e-2, return_eigenvectors=False)
+        values = eigsh(operator, k=1, which="SA", v0=start - start.mean(), tol=1e-2, rng=rng, return_eigenvectors=False)
     except ArpackNoConvergence as error:
         raise NotConvergedError("ARPACK did not find the lowest eigenvalue; use eigen_solver='dense'.") from error
     return float(values[0])

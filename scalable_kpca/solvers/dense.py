@@ -30,7 +30,12 @@ def solve_dense(operator: CenteredGram, n_components: int | None = None) -> Eige
     """
     n = operator.shape[0]
     before = operator.n_passes
-    subset = None if n_components is None or n_components >= n else (n - n_components, n - 1)
+    k = n if n_components is None else min(n_components, n)
+    subset = None if k == n else (n - k, n - 1)
     values, vectors = scipy.linalg.eigh(operator.to_dense(), subset_by_index=subset, driver="evr", overwrite_a=True)
+    if len(values) < k:
+        # LAPACK's bisection can lose members of a multiple eigenvalue when a subset is asked for
+        values, vectors = scipy.linalg.eigh(operator.to_dense(), driver="evd", overwrite_a=True)
     values, vectors = canonical(values, vectors)
+    values, vectors = values[:k], vectors[:, :k]
     return EigenResult(values, vectors, "dense", operator.n_passes - before, is_whole_spectrum=True)

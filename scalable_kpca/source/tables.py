@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import InvalidInputError, storage_errors
 
 __all__ = [
     "ArraySource",
@@ -207,7 +207,7 @@ class ParquetSource:
         size = max(1, BATCH_BYTES // (8 * len(columns)))
         start = 0
         for index, file in enumerate(self._files):
-            with pq.ParquetFile(file) as parquet:
+            with storage_errors(f"reading {file}"), pq.ParquetFile(file) as parquet:
                 for batch in parquet.iter_batches(batch_size=size, columns=columns):
                     table = pa.Table.from_batches([batch])
                     rows = np.empty((len(batch), len(self.feature_names)), self.dtype)

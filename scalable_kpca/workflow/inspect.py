@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_info
 
 from scalable_kpca.errors import KernelPCAError
 from scalable_kpca.gram import StoredTiles
-from scalable_kpca.gram.products import multiply_tile, tile_strips
 from scalable_kpca.machine import available_memory, available_processors
 from scalable_kpca.tiling import Tiling
 from scalable_kpca.workflow.files import read_json
@@ -143,10 +142,7 @@ def _stored_tiles(run: RunDirectory) -> StoredTiles | None:
 
 def _tile_is_sound(tiles: StoredTiles, i: int, j: int) -> bool:
     try:
-        tile = tiles.read(i, j)
-        ones = np.ones((len(tile), 1)), np.ones((tile.shape[1], 1))
-        rows, columns, norm = multiply_tile(tile_strips(tile), *ones, diagonal=i == j)
-        tiles.check(i, j, rows[:, 0], (rows if columns is None else columns)[:, 0], norm)
+        tiles.read_checked(i, j)
     except KernelPCAError:
         return False
     return True

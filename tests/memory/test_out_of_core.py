@@ -53,7 +53,7 @@ def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(tmp_path):
     from scalable_kpca.errors import MemoryLimitError
 
     with pytest.raises(MemoryLimitError) as refused:
-        plan(6000, 64, memory_limit=1, n_jobs=2, gram="zarr", resident_bytes=6000 * 64 * 4)
+        plan(3000, 64, memory_limit=1, n_jobs=2, gram="zarr", resident_bytes=3000 * 64 * 4)
     smallest = str(refused.value).split("raise memory_limit to ")[1].split(" bytes")[0]
-    found = measure(6000, smallest, tmp_path)
+    found = measure(3000, smallest, tmp_path)
     assert found["peak"] <= found["planned"] <= int(smallest)

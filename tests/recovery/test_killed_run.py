@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-N_ROWS, TILE_ROWS = 900, 30
-N_TILES = 30 * 31 // 2
+N_ROWS, TILE_ROWS = 600, 30
+N_TILES = 20 * 21 // 2
 
 
 @pytest.fixture
@@ -101,10 +101,11 @@ def test_missing_and_corrupt_tiles_of_a_killed_run_are_repaired_by_the_same_comm
 
 def test_run_killed_after_the_rows_and_before_the_commit_leaves_nothing_that_looks_whole(job):
     output = job.parent / "out"
-    kill_when(job, lambda: any(output.glob("runs/*/model")), "solver.name=arpack")
+    settings = ("solver.name=arpack", "tile_rows=300")
+    kill_when(job, lambda: any(output.glob("runs/*/model")), *settings)
     assert not (output / "latest.json").exists()
     assert not list(output.glob("runs/*/COMMIT.json"))
-    run = finish(job, "solver.name=arpack")
+    run = finish(job, *settings)
     assert json.loads((run / "run.json").read_text())["tiles"]["computed"] == 0
 
 
@@ -112,7 +113,7 @@ def test_sigterm_ends_a_run_with_75_and_the_same_command_finishes_it(job):
     output = job.parent / "out"
     process = subprocess.Popen(command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while committed_tiles(output) < 20 and time.monotonic() < deadline:
+    while committed_tiles(output) < 10 and time.monotonic() < deadline:
         time.sleep(0.002)
     process.terminate()
     _, stderr = process.communicate(timeout=30)

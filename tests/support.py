@@ -1,0 +1,207 @@
+"""What the tests share: exact fits of small arrays, and the scale of rounding that tolerances are derived from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.engine import Engine, open_engine
+from scalable_kpca.exact import ExactFit, fit_exact, open_gram
+from scalable_kpca.gram import Gram
+from scalable_kpca.kernels import Kernel, resolve_kernel
+from scalable_kpca.source import ArrayRows, Rows, write_rows
+from scalable_kpca.tiling import Plan, plan_exact
+
+__all__ = [
+    "EPS",
+    "centred",
+    "fit",
+    "fit_on",
+    "gram_of",
+    "rounding",
+    "score_tolerance",
+    "store_rows",
+]
+
+EPS = float(np.finfo(np.float64).eps)
+MEMORY_LIMIT = 2**31
+
+Array = NDArray[Any]
+
+
+def fit(
+    X: Array | Rows,
+    kernel: str | Kernel = "rbf",
+    *,
+    n_components: int | float | None,
+    gram: str = "memory",
+    solver: str = "dense",
+    scheduler: str = "synchronous",
+    tile_rows: int | None = None,
+    dtype: str = "float64",
+    workdir: Path | None = None,
+    n_threads: int = 2,
+    n_workers: int | None = None,
+    seed: int = 0,
+    max_passes: int | None = None,
+    indefinite: str = "error",
+    remove_zero_eig: bool = False,
+    **kernel_parameters: Any,
+) -> ExactFit:
+    """Exact fit on an engine of its own; tiles of the zarr home go to ``workdir/gram.zarr``."""
+    with open_engine(scheduler, n_threads=n_threads, n_workers=n_workers) as engine:
+        return fit_on(
+            engine,
+            X,
+            kernel,
+            n_components=n_components,
+            gram=gram,
+            solver=solver,
+            tile_rows=tile_rows,
+            dtype=dtype,
+            workdir=workdir,
+            seed=seed,
+            max_passes=max_passes,
+            indefinite=indefinite,
+            remove_zero_eig=remove_zero_eig,
+            **kernel_parameters,
+        )
+
+
+def fit_on(
+    engine: Engine,
+    X: Array | Rows,
+    kernel: str | Kernel = "rbf",
+    *,
+    n_components: int | float | None,
+    gram: str = "memory",
+    solver: str = "dense",
+    tile_rows: int | None = None,
+    dtype: str = "float64",
+    workdir: Path | None = None,
+    seed: int = 0,
+    max_passes: int | None = None,
+    indefinite: str = "error",
+    remove_zero_eig: bool = False,
+    **kernel_parameters: Any,
+) -> ExactFit:
+    """Exact fit on an engine that is already open. Worker processes need `X` as StoredRows: see `store_rows`."""
+    rows, resolved, plan = _prepare(X, kernel, n_components, gram, solver, tile_rows, dtype, kernel_parameters)
+    return fit_exact(
+        rows,
+        resolved,
+        plan,
+        _open(rows, resolved, plan, engine, workdir),
+        n_components=n_components,
+        seed=seed,
+        max_passes=max_passes,
+        indefinite=indefinite,
+        remove_zero_eig=remove_zero_eig,
+    )
+
+
+@contextmanager
+def gram_of(
+    X: Array | Rows,
+    kernel: str | Kernel = "rbf",
+    *,
+    gram: str = "memory",
+    scheduler: str = "synchronous",
+    tile_rows: int | None = None,
+    dtype: str = "float64",
+    workdir: Path | None = None,
+    **kernel_parameters: Any,
+) -> Iterator[Gram]:
+    """Gram matrix that is opened but not yet built, on an engine of its own."""
+    rows, resolved, plan = _prepare(X, kernel, None, gram, "dense", tile_rows, dtype, kernel_parameters)
+    with open_engine(scheduler, n_threads=2) as engine:
+        yield _open(rows, resolved, plan, engine, workdir)
+
+
+def store_rows(X: Array, path: Path, tile_rows: int) -> Rows:
+    """Rows that any process can read."""
+    rows, _ = write_rows(
+        iter([X]),
+        path,
+        n_samples=len(X),
+        n_features=X.shape[1],
+        dtype=X.dtype.name,
+        tile_rows=tile_rows,
+        fingerprint=_digest(X),
+    )
+    return rows
+
+
+def centred(K: Array) -> NDArray[np.float64]:
+    """HKH by two products with H itself: the definition, in float64."""
+    H = np.eye(len(K)) - 1 / len(K)
+    return H @ np.asarray(K, np.float64) @ H
+
+
+def rounding(K: Array) -> float:
+    """n·eps·‖K‖_F: what a product with K, or a backward stable eigensolver, may differ by."""
+    return len(K) * EPS * float(np.linalg.norm(K))
+
+
+def score_tolerance(spectrum: Array, k: int, error: float) -> NDArray[np.float64]:
+    """How far each of the first k unit eigenvectors may turn when the matrix moves by `error` in the 2-norm.
+
+    Davis and Kahan: sin θ ≤ error / gap, and vectors at angle θ differ by at most √2 sin θ. `spectrum` is the whole
+    spectrum in descending order.
+    """
+    gaps = np.abs(spectrum[:k, None] - spectrum[None, :])
+    gaps[np.arange(k), np.arange(k)] = np.inf
+    return np.sqrt(2) * error / np.maximum(gaps.min(axis=1, initial=np.inf), np.finfo(np.float64).tiny)
+
+
+def _prepare(
+    X: Array | Rows,
+    kernel: str | Kernel,
+    n_components: int | float | None,
+    gram: str,
+    solver: str,
+    tile_rows: int | None,
+    dtype: str,
+    kernel_parameters: dict[str, Any],
+) -> tuple[Rows, Kernel, Plan]:
+    rows = ArrayRows(X) if isinstance(X, np.ndarray) else X
+    if isinstance(kernel, str):
+        scaled = isinstance(X, np.ndarray) and kernel_parameters.get("gamma") == "scale"
+        variance = float(np.var(X)) if scaled else None
+        kernel = resolve_kernel(kernel, n_features=rows.n_features, variance=variance, **kernel_parameters)
+    plan = plan_exact(
+        rows.n_samples,
+        rows.n_features,
+        n_components=n_components,
+        dtype=dtype,
+        solver=solver,
+        gram=gram,
+        memory_limit=MEMORY_LIMIT,
+        n_threads=2,
+        tile_rows=tile_rows,
+    )
+    return rows, kernel, plan
+
+
+def _open(rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, workdir: Path | None) -> Gram:
+    path, fingerprint = None, ""
+    if plan.gram == "zarr":
+        if workdir is None:
+            raise ValueError("the zarr home needs a workdir of its own, such as tmp_path")
+        workdir.mkdir(parents=True, exist_ok=True)
+        path = workdir / "gram.zarr"
+        # of the contents, so that two tests cannot read each other's tiles
+        described = json.dumps([kernel.to_json(), plan.tile_rows, plan.dtype])
+        fingerprint = _digest(rows.read(slice(0, rows.n_samples)), described)
+    return open_gram(rows, kernel, plan, engine, path=path, fingerprint=fingerprint)
+
+
+def _digest(X: Array, description: str = "") -> str:
+    return hashlib.sha256(np.ascontiguousarray(X).tobytes() + description.encode()).hexdigest()

@@ -1,0 +1,261 @@
+"""Plans are integers that keep their promises: every tile once, every byte counted, every number in a message true."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalable_kpca.errors import ConfigError, MemoryLimitError
+from scalable_kpca.tiling import DENSE_LIMIT, Plan, Tiling, arpack_vectors, plan_exact
+
+GIB = 2**30
+
+sizes = st.tuples(st.integers(1, 400), st.integers(1, 500))
+
+
+@given(sizes)
+def test_blocks_partition_the_rows(size):
+    n, t = size
+    tiling = Tiling(n, t)
+    rows = [row for i in range(tiling.n_blocks) for row in range(n)[tiling.block(i)]]
+    assert rows == list(range(n))
+    lengths = [tiling.length(i) for i in range(tiling.n_blocks)]
+    assert lengths == [tiling.block(i).stop - tiling.block(i).start for i in range(tiling.n_blocks)]
+    assert set(lengths[:-1]) <= {t}
+    assert 1 <= lengths[-1] <= t
+
+
+@given(sizes)
+def test_tiles_cover_each_unordered_pair_of_rows_once(size):
+    n, t = size
+    tiling = Tiling(n, t)
+    tiles = list(tiling.tiles())
+    assert all(i <= j for i, j in tiles)
+    assert len(tiles) == tiling.n_tiles
+    blocks = [(min(a // t, b // t), max(a // t, b // t)) for a in range(0, n, t) for b in range(a, n, t)]
+    assert sorted(tiles) == sorted(blocks)
+    assert tiles == sorted(tiles)  # block row by block row
+
+
+@given(sizes)
+def test_number_of_entries_is_that_of_the_tiles(size):
+    n, t = size
+    tiling = Tiling(n, t)
+    assert tiling.n_entries == sum(tiling.length(i) * tiling.length(j) for i, j in tiling.tiles())
+
+
+@given(sizes, st.integers(1, 9))
+def test_runs_cover_each_block_row_in_order(size, width):
+    tiling = Tiling(*size)
+    for i in range(tiling.n_blocks):
+        runs = list(tiling.runs(i, width))
+        assert [j for run in runs for j in run] == list(range(i, tiling.n_blocks))
+        assert all(1 <= len(run) <= width for run in runs)
+
+
+def plans(**fixed):
+    """Arguments of `plan_exact`, without a memory limit."""
+    return st.fixed_dictionaries(
+        {
+            "n_samples": st.one_of(st.integers(1, 3000), st.integers(1, 2_000_000)),
+            "n_features": st.integers(1, 2000),
+            "n_components": st.integers(1, 30),
+            "dtype": st.sampled_from(["auto", "float32", "float64"]),
+            "solver": st.sampled_from(["auto", "dense", "arpack"]),
+            "gram": st.sampled_from(["auto", "zarr", "memory"]),
+            "n_threads": st.integers(1, 16),
+            "resident_bytes": st.sampled_from([0, 10**8]),
+        }
+        | {name: st.just(value) for name, value in fixed.items()}
+    )
+
+
+def named_bytes(error):
+    return int(re.search(r"raise memory_limit to (\d+) bytes", str(error)).group(1))
+
+
+def smallest_limit(arguments):
+    with pytest.raises(MemoryLimitError) as caught:
+        plan_exact(**arguments, memory_limit=0)
+    return named_bytes(caught.value)
+
+
+def assert_is_smallest(arguments):
+    smallest = smallest_limit(arguments)
+    plan = plan_exact(**arguments, memory_limit=smallest)
+    assert plan.peak_memory <= smallest
+    with pytest.raises(MemoryLimitError) as caught:
+        plan_exact(**arguments, memory_limit=smallest - 1)
+    assert named_bytes(caught.value) == smallest
+
+
+@given(plans())
+def test_smallest_memory_limit_that_is_named_is_accepted_and_one_byte_less_is_not(arguments):
+    assert_is_smallest(arguments)
+
+
+# the home that needs least is not the same for a small matrix on many threads as for a large one
+@pytest.mark.parametrize("n_threads", [1, 4, 64])
+@pytest.mark.parametrize("n_samples", [1, 2, 256, 257, 2000, 2001, 60_000, 1_000_000])
+@pytest.mark.parametrize("gram", ["auto", "zarr", "memory"])
+@pytest.mark.parametrize("has_disk", [True, False])
+def test_smallest_memory_limit_is_named_for_every_home(n_samples, gram, has_disk, n_threads):
+    if gram == "zarr" and not has_disk:
+        with pytest.raises(ConfigError, match="set workdir"):
+            plan_exact(n_samples, 64, gram=gram, has_disk=has_disk, memory_limit=GIB, n_threads=1)
+        return
+    assert_is_smallest(
+        {"n_samples": n_samples, "n_features": 64, "n_components": 10, "gram": gram, "has_disk": has_disk}
+        | {"n_threads": n_threads}
+    )
+
+
+@given(plans(tile_rows=300))
+def test_smallest_memory_limit_is_named_for_a_given_tile(arguments):
+    assert_is_smallest(arguments)
+
+
+@given(plans(), st.integers(2**28, 2**42))
+def test_planned_peak_never_exceeds_the_limit(arguments, memory_limit):
+    if memory_limit < smallest_limit(arguments):
+        with pytest.raises(MemoryLimitError):
+            plan_exact(**arguments, memory_limit=memory_limit)
+        return
+    plan = plan_exact(**arguments, memory_limit=memory_limit)
+    assert plan.peak_memory <= memory_limit == plan.memory_limit
+    assert (plan.n_samples, plan.n_features) == (arguments["n_samples"], arguments["n_features"])
+    assert plan.n_tiles == plan.tiling.n_tiles
+    # what stays for the whole fit is part of the peak
+    kept = plan.gram_bytes if plan.gram == "memory" else 0
+    assert plan.peak_memory > kept + arguments["resident_bytes"]
+
+
+@given(plans(), st.integers(0, 2**38), st.integers(0, 2**38))
+def test_a_larger_limit_is_never_refused_when_a_smaller_one_is_accepted(arguments, limit, more):
+    smallest = smallest_limit(arguments)
+    assert plan_exact(**arguments, memory_limit=smallest + limit).peak_memory <= smallest + limit
+    assert plan_exact(**arguments, memory_limit=smallest + limit + more).peak_memory <= smallest + limit + more
+
+
+@given(plans(), st.integers(1, 10**9))
+def test_rows_that_stay_in_memory_are_counted_byte_by_byte(arguments, more):
+    smallest = smallest_limit(arguments)
+    with_rows = smallest_limit(arguments | {"resident_bytes": arguments["resident_bytes"] + more})
+    assert with_rows == smallest + more
+
+
+@given(st.one_of(st.just(60_000), st.integers(10_001, 3_000_000)), st.sampled_from(["float32", "float64"]))
+def test_last_tile_is_nearly_full_so_that_padding_wastes_less_than_a_tenth(n_samples, dtype):
+    plan = plan_exact(n_samples, 64, n_components=10, dtype=dtype, gram="zarr", memory_limit=64 * GIB, n_threads=2)
+    itemsize = 4 if dtype == "float32" else 8
+    assert plan.gram_bytes == plan.n_tiles * plan.tile_rows**2 * itemsize
+    assert plan.gram_bytes <= 1.1 * plan.tiling.n_entries * itemsize
+    assert 1024 <= plan.tile_rows <= 8192
+
+
+@given(plans(gram="zarr"), st.one_of(st.none(), st.integers(1, 20_000)))
+def test_peak_holds_a_stored_tile_as_it_is_padded(arguments, tile_rows):
+    plan = plan_exact(**arguments, tile_rows=tile_rows, memory_limit=2**50)
+    itemsize = 4 if plan.dtype == "float32" else 8
+    # on disk every tile is tile_rows × tile_rows; each running task holds at least one such while it is encoded
+    assert plan.peak_memory >= plan.n_threads * plan.tile_rows**2 * itemsize + arguments["resident_bytes"]
+
+
+def test_tiles_shrink_before_a_plan_is_refused():
+    arguments = {"n_samples": 30_000, "n_features": 64, "n_components": 10, "gram": "zarr", "n_threads": 2}
+    roomy = plan_exact(**arguments, memory_limit=8 * GIB)
+    tight = plan_exact(**arguments, memory_limit=smallest_limit(arguments))
+    assert tight.tile_rows < roomy.tile_rows
+    assert tight.n_tiles > roomy.n_tiles
+
+
+def test_auto_keeps_tiles_in_memory_only_when_half_of_what_is_left_holds_them():
+    arguments = {"n_samples": 20_000, "n_features": 64, "n_components": 10, "n_threads": 2}
+    triangle = 20_000 * 20_000 // 2 * 4
+    assert plan_exact(**arguments, memory_limit=triangle + GIB).gram == "zarr"
+    assert plan_exact(**arguments, memory_limit=3 * triangle + GIB).gram == "memory"
+    assert plan_exact(**arguments, memory_limit=triangle + GIB, has_disk=False).gram == "memory"
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_components", "solver", "chosen"),
+    [
+        (DENSE_LIMIT, 5, "auto", "dense"),
+        (DENSE_LIMIT + 1, 5, "auto", "arpack"),
+        (DENSE_LIMIT + 1, None, "auto", "dense"),
+        (DENSE_LIMIT + 1, 0.95, "auto", "dense"),
+        (5, 4, "arpack", "arpack"),
+        (5, 5, "arpack", "dense"),
+        (5, 9, "arpack", "dense"),
+        (1, 1, "arpack", "dense"),
+        (5000, 5, "dense", "dense"),
+    ],
+)
+def test_solver_is_chosen_by_size_and_request(n_samples, n_components, solver, chosen):
+    plan = plan_exact(n_samples, 8, n_components=n_components, solver=solver, memory_limit=64 * GIB, n_threads=2)
+    assert plan.solver == chosen
+    assert plan.n_components == (n_components if isinstance(n_components, int) else 0)
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "dtype", "chosen"),
+    [
+        (DENSE_LIMIT, "auto", "float64"),
+        (DENSE_LIMIT + 1, "auto", "float32"),
+        (DENSE_LIMIT + 1, "float64", "float64"),
+        (10, "float32", "float32"),
+    ],
+)
+def test_dtype_is_chosen_by_size(n_samples, dtype, chosen):
+    plan = plan_exact(n_samples, 8, n_components=3, dtype=dtype, memory_limit=8 * GIB, n_threads=1)
+    assert plan.dtype == chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float16"}, r"dtype='float16' is not known; choose one of auto, float64, float32\."),
+        ({"solver": "lanczos"}, r"eigen_solver='lanczos' is not known; choose one of auto, .*dense"),
+        ({"gram": "disk"}, r"gram='disk' is not known; choose one of auto, zarr, memory"),
+        ({"solver": "arpack", "n_components": 0.9}, r"n_components=0\.9 .*set n_components to an integer"),
+        ({"solver": "arpack", "n_components": None}, r"n_components=None .*eigen_solver to 'dense'"),
+        ({"gram": "zarr", "has_disk": False}, r"set workdir to a directory with room"),
+        ({"tile_rows": 0}, r"tile_rows=0; at least 1"),
+        ({"tile_rows": -5}, r"tile_rows=-5; at least 1"),
+    ],
+)
+def test_options_that_cannot_be_carried_out_are_named(options, message):
+    with pytest.raises(ConfigError, match=message):
+        plan_exact(100, 4, **{"n_components": 3, "memory_limit": GIB, "n_threads": 1} | options)
+
+
+@pytest.mark.parametrize("n_samples", [100, 50_000])
+def test_every_choice_that_was_left_open_has_a_reason(n_samples):
+    plan = plan_exact(n_samples, 64, n_components=10, memory_limit=4 * GIB, n_threads=2)
+    for field in ("solver", "dtype", "gram"):
+        choice = f"{field}={getattr(plan, field)}: "
+        assert sum(reason.startswith(choice) for reason in plan.reasons) == 1, f"{choice} not among {plan.reasons}"
+    assert all(len(reason) > len("solver=dense: ") for reason in plan.reasons)
+
+
+def test_solver_that_is_replaced_says_why():
+    plan = plan_exact(5, 2, n_components=5, solver="arpack", memory_limit=GIB, n_threads=1)
+    assert any(re.search(r"solver=dense: ARPACK finds at most n_samples − 1 = 4", reason) for reason in plan.reasons)
+
+
+@given(plans())
+def test_a_plan_survives_json(arguments):
+    plan = plan_exact(**arguments, memory_limit=2**50)
+    fields = json.loads(json.dumps(plan.to_json()))
+    assert Plan(**fields | {"reasons": tuple(fields["reasons"])}) == plan
+    assert plan == plan_exact(**arguments, memory_limit=2**50)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 100))
+def test_arpack_keeps_more_vectors_than_components_and_no_more_than_rows(n_samples, n_components):
+    vectors = arpack_vectors(n_samples, n_components)
+    assert vectors <= n_samples
+    # eigsh demands k < ncv ≤ n
+    assert vectors > n_components or vectors == n_samples
