@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.operator import CenteredGram
 
-__all__ = ["Certificate", "certify", "zero_threshold"]
+__all__ = ["Certificate", "GramScale", "certify"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -63,41 +63,50 @@ class Certificate:
         return cls(**values)
 
 
-def zero_threshold(largest: float, n_samples: int, dtype: str, max_diagonal: float) -> float:
-    """Eigenvalues up to this count as zero.
+@dataclass(frozen=True)
+class GramScale:
+    """How large K and K̃ are: what rounding and ratios are measured against.
 
-    Parameters
+    Attributes
     ----------
-    largest : float
-        λ₁.
     n_samples : int
         Size of the matrix.
     dtype : str
         Of the tiles.
     max_diagonal : float
         Largest k(x, x).
-
-    Returns
-    -------
-    float
-        ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))``. The largest k(x, x) stands for what the rounding of K
-        itself can add to an eigenvalue; it decides when K̃ is small beside K, as for constant rows.
+    gram_norm : float
+        ‖K‖_F of the uncentred matrix.
+    squared_norm : float
+        ‖K̃‖_F².
+    total_variance : float
+        tr K̃; 0 when it cannot be told from 0.
     """
-    relative = max(n_samples * float(np.finfo(np.float64).eps), float(np.finfo(dtype).eps))
-    return relative * max(largest, max_diagonal)
+
+    n_samples: int
+    dtype: str
+    max_diagonal: float
+    gram_norm: float
+    squared_norm: float
+    total_variance: float
+
+    @property
+    def rounding(self) -> float:
+        """Bound on the norm of the rounding in K̃v for a unit v: n·eps·‖K‖_F."""
+        return self.n_samples * float(np.finfo(np.float64).eps) * self.gram_norm
+
+    def zero_threshold(self, largest: float = 0.0) -> float:
+        """Eigenvalues up to ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))`` count as zero; λ₁ is `largest`.
+
+        The largest k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is
+        small beside K, as for constant rows.
+        """
+        relative = max(self.n_samples * float(np.finfo(np.float64).eps), float(np.finfo(self.dtype).eps))
+        return relative * max(largest, self.max_diagonal)
 
 
 def certify(
-    operator: CenteredGram,
-    eigenvalues: Vector,
-    eigenvectors: Matrix,
-    *,
-    total_variance: float,
-    squared_norm: float,
-    gram_norm: float,
-    max_diagonal: float,
-    dtype: str,
-    is_whole_spectrum: bool,
+    operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix, scale: GramScale, *, is_whole_spectrum: bool
 ) -> Certificate:
     """Certificate of computed pairs, with one more pass.
 
@@ -107,14 +116,8 @@ def certify(
         K̃.
     eigenvalues, eigenvectors : ndarray of shape (k,) and (n_samples, k)
         As the solver returned them.
-    total_variance, squared_norm : float
-        tr K̃ and ‖K̃‖_F².
-    gram_norm : float
-        ‖K‖_F of the uncentred matrix, the scale of rounding.
-    max_diagonal : float
-        Largest k(x, x).
-    dtype : str
-        Of the tiles.
+    scale : GramScale
+        Sizes of K and K̃.
     is_whole_spectrum : bool
         Whether the solver computed every eigenvalue.
 
@@ -129,42 +132,27 @@ def certify(
     residuals = operator.matmat(eigenvectors)
     residuals -= eigenvectors * eigenvalues
     norms = np.linalg.norm(residuals, axis=0)
-    rounding = operator.shape[0] * float(np.finfo(np.float64).eps) * gram_norm
-    bounds = norms + rounding
-    ratio = eigenvalues / total_variance if total_variance > 0 else np.zeros_like(eigenvalues)
-    complete, how = _completeness(eigenvalues, bounds, squared_norm, gram_norm, operator.shape[0], is_whole_spectrum)
+    bounds = norms + scale.rounding
+    total = scale.total_variance
+    complete, how = (
+        (True, "the whole spectrum was computed") if is_whole_spectrum else _completeness(eigenvalues, bounds, scale)
+    )
     return Certificate(
         residual_norms=norms,
         eigenvalue_bounds=bounds,
-        explained_variance_ratio=ratio,
-        total_variance=total_variance,
-        squared_norm=squared_norm,
-        kernel_error=float(np.finfo(dtype).eps) / 2 * max_diagonal,
+        explained_variance_ratio=eigenvalues / total if total > 0 else np.zeros_like(eigenvalues),
+        total_variance=total,
+        squared_norm=scale.squared_norm,
+        kernel_error=float(np.finfo(scale.dtype).eps) / 2 * scale.max_diagonal,
         complete=complete,
         completeness=how,
     )
 
 
-def _completeness(
-    eigenvalues: Vector,
-    bounds: Vector,
-    squared_norm: float,
-    gram_norm: float,
-    n_samples: int,
-    is_whole_spectrum: bool,
-) -> tuple[bool, str]:
-    if is_whole_spectrum:
-        return True, "the whole spectrum was computed"
+def _completeness(eigenvalues: Vector, bounds: Vector, scale: GramScale) -> tuple[bool, str]:
     # Σ over all eigenvalues of λ² is ‖K̃‖_F², so one that was missed is at most the root of what ours leave of it
-    rounding = n_samples * float(np.finfo(np.float64).eps) * gram_norm**2
-    left = squared_norm + rounding - float(np.square(np.maximum(eigenvalues - bounds, 0)).sum())
-    missed = float(np.sqrt(max(left, 0.0)))
+    found = float(np.square(np.maximum(eigenvalues - bounds, 0)).sum())
+    missed = float(np.sqrt(max(scale.squared_norm + scale.rounding * scale.gram_norm - found, 0.0)))
     if missed < eigenvalues[-1]:
-        return (
-            True,
-            f"any other eigenvalue is at most {missed:.6g}: the Frobenius norm leaves no room for a larger one",
-        )
-    return (
-        False,
-        f"not proven: the Frobenius norm leaves room for an eigenvalue up to {missed:.6g} beside the returned ones",
-    )
+        return True, f"any other eigenvalue is at most {missed:.6g}: the Frobenius norm leaves no room for a larger one"
+    return False, f"not proven: the Frobenius norm leaves room for an eigenvalue up to {missed:.6g} beside these"

@@ -119,7 +119,7 @@ def plan(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 def transform(output: Path, source: str, destination: Path, as_json: bool) -> None:
     """Score new rows with the latest model in OUTPUT."""
     from scalable_kpca.workflow.layout import Output
-    from scalable_kpca.workflow.stages import transform_source
+    from scalable_kpca.workflow.scoring import transform_source
 
     n_rows = transform_source(Output(output), source, Path.cwd(), destination)
     _say([f"{n_rows} rows scored into {destination}"], as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.centering import Centering
-from scalable_kpca.certificate import certify, zero_threshold
+from scalable_kpca.certificate import GramScale, certify
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
-from scalable_kpca.gram import Gram, MemoryGram, StoredGram, TileCounts, create_tiles
+from scalable_kpca.gram import Gram, MemoryGram, PassResult, StoredGram, TileCounts, create_tiles
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.model import Model
@@ -201,41 +201,23 @@ def fit_exact(
         raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
     built = gram.build()
     centering = Centering.from_row_sums(built.row_sums)
-    diagonal_sum, max_diagonal = _diagonal(rows, kernel, plan)
-    floor = zero_threshold(0.0, plan.n_samples, plan.dtype, max_diagonal)
-    total_variance = centering.total_variance(diagonal_sum)
-    total_variance = total_variance if abs(total_variance) > 4 * floor else 0.0
+    scale = _measure(rows, kernel, plan, centering, built)
     operator = CenteredGram(gram, centering)
     if plan.solver == "dense":
         # all eigenvalues when their number or sign is to be decided from them
         wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
         result = solve_dense(operator, wanted)
     else:
-        is_zero = total_variance == 0 and _is_zero(operator, floor)
+        is_zero = scale.total_variance == 0 and _is_zero(operator, scale)
         result = solve_arpack(operator, plan.n_components, tol=tol, seed=seed, max_passes=max_passes, is_zero=is_zero)
-    lowest = _lowest(operator, result, kernel, seed)
-    threshold = zero_threshold(float(result.eigenvalues[0]), plan.n_samples, plan.dtype, max_diagonal)
-    if lowest < -threshold and indefinite == "error":
-        raise InvalidInputError(
-            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
-            f'{lowest:.6g}, the largest {result.eigenvalues[0]:.6g}; set indefinite="clip" to drop the negative part, '
-            "or choose another kernel or other parameters."
-        )
+    threshold = scale.zero_threshold(float(result.eigenvalues[0]))
+    if indefinite == "error":
+        _refuse_indefinite(operator, result, kernel, threshold, seed)
     drop_zeros = remove_zero_eig or n_components is None
-    k = _count(result.eigenvalues, n_components, total_variance, threshold, drop_zeros=drop_zeros)
+    k = _count(result.eigenvalues, n_components, scale.total_variance, threshold, drop_zeros=drop_zeros)
     eigenvalues = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
     eigenvectors = np.ascontiguousarray(result.eigenvectors[:, :k])
-    certificate = certify(
-        operator,
-        eigenvalues,
-        eigenvectors,
-        total_variance=total_variance,
-        squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
-        gram_norm=float(np.sqrt(built.squared_norm)),
-        max_diagonal=max_diagonal,
-        dtype=plan.dtype,
-        is_whole_spectrum=result.is_whole_spectrum,
-    )
+    certificate = certify(operator, eigenvalues, eigenvectors, scale, is_whole_spectrum=result.is_whole_spectrum)
     model = Model(
         kernel=kernel,
         rows=rows,
@@ -252,11 +234,38 @@ def fit_exact(
     return ExactFit(model, built.counts)
 
 
-def _lowest(operator: CenteredGram, result: EigenResult, kernel: Kernel, seed: int) -> float:
+def _measure(rows: Rows, kernel: Kernel, plan: Plan, centering: Centering, built: PassResult) -> GramScale:
+    """Sizes of K and K̃ from the first pass and a streaming look at the diagonal, as the tiles hold it."""
+    diagonal_sum, max_diagonal = 0.0, 0.0
+    for i in range(plan.tiling.n_blocks):
+        exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
+        values = exact.astype(plan.dtype).astype(np.float64)
+        diagonal_sum += float(values.sum())
+        max_diagonal = max(max_diagonal, float(np.abs(values).max()))
+    scale = GramScale(
+        n_samples=plan.n_samples,
+        dtype=plan.dtype,
+        max_diagonal=max_diagonal,
+        gram_norm=float(np.sqrt(built.squared_norm)),
+        squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
+        total_variance=centering.total_variance(diagonal_sum),
+    )
+    # a trace within rounding of zero is zero: ratios to it would be noise
+    return scale if abs(scale.total_variance) > 4 * scale.zero_threshold() else replace(scale, total_variance=0.0)
+
+
+def _refuse_indefinite(
+    operator: CenteredGram, result: EigenResult, kernel: Kernel, threshold: float, seed: int
+) -> None:
     lowest = float(result.eigenvalues[-1])
-    if kernel.positive_semidefinite or result.is_whole_spectrum:
-        return lowest
-    return min(lowest, lowest_eigenvalue(operator, seed=seed))
+    if not (kernel.positive_semidefinite or result.is_whole_spectrum):
+        lowest = min(lowest, lowest_eigenvalue(operator, seed=seed))
+    if lowest < -threshold:
+        raise InvalidInputError(
+            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
+            f'{lowest:.6g}, the largest {result.eigenvalues[0]:.6g}; set indefinite="clip" to drop the negative part, '
+            "or choose another kernel or other parameters."
+        )
 
 
 def _count(
@@ -275,22 +284,12 @@ def _count(
     return max(1, min(wanted, non_zero)) if drop_zeros else wanted
 
 
-def _is_zero(operator: CenteredGram, floor: float) -> bool:
+def _is_zero(operator: CenteredGram, scale: GramScale) -> bool:
     """Whether K̃ is zero to rounding, which ARPACK would trip over: one pass with a random vector.
 
     Asked for only when the trace, which is Σλ, is zero. The vector has norm √n, so that its image has about the
     root mean square of the eigenvalues times √n.
     """
-    n = operator.shape[0]
+    n = scale.n_samples
     vector = np.random.default_rng(n).standard_normal(n)
-    return bool(np.linalg.norm(operator.matvec(vector)) <= 4 * floor * np.sqrt(n))
-
-
-def _diagonal(rows: Rows, kernel: Kernel, plan: Plan) -> tuple[float, float]:
-    """Sum and largest value of k(x, x) as the tiles hold it, streaming."""
-    tiling = plan.tiling
-    total, largest = 0.0, 0.0
-    for i in range(tiling.n_blocks):
-        values = kernel.diagonal(rows.read(tiling.block(i)).astype(np.float64)).astype(plan.dtype).astype(np.float64)
-        total, largest = total + float(values.sum()), max(largest, float(np.abs(values).max()))
-    return total, largest
+    return bool(np.linalg.norm(operator.matvec(vector)) <= 4 * scale.zero_threshold() * np.sqrt(n))

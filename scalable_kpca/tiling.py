@@ -194,16 +194,16 @@ def plan_exact(
         return fixed + kept + n_threads * _task_bytes(home, min(t, n_samples), n_features, itemsize)
 
     homes = [gram] if gram != "auto" else _homes_in_order(n_samples, itemsize, memory_limit - fixed, has_disk)
-    fitting = [(home, t) for home in homes for t in candidates if peak(home, t) <= memory_limit]
-    if not fitting:
-        home, t = min(((h, t) for h in homes for t in candidates), key=lambda choice: peak(*choice))
+    choices = [(home, t) for home in homes for t in candidates]
+    home, t = next((choice for choice in choices if peak(*choice) <= memory_limit), (None, 0))
+    if home is None:
+        home, t = min(choices, key=lambda choice: peak(*choice))
         raise MemoryLimitError(
             f"memory_limit={format_bytes(memory_limit)} cannot hold the smallest plan ({home} tiles of {t} rows "
             f"× {n_threads} "
             f"threads, {format_bytes(fixed)} before the first tile); raise memory_limit to {peak(home, t)} bytes "
             f"({format_bytes(peak(home, t))})."
         )
-    home, t = fitting[0]
     tiling = Tiling(n_samples, t)
     gram_bytes = tiling.n_entries * itemsize if home == "memory" else tiling.n_tiles * t * t * itemsize
     reasons.append(

@@ -3,6 +3,7 @@
 from scalable_kpca.gram.memory import MemoryGram
 from scalable_kpca.gram.passes import Gram, PassResult
 from scalable_kpca.gram.products import TileCounts
-from scalable_kpca.gram.stored import StoredGram, StoredTiles, create_tiles
+from scalable_kpca.gram.store import StoredTiles, create_tiles
+from scalable_kpca.gram.stored import StoredGram
 
 __all__ = ["Gram", "MemoryGram", "PassResult", "StoredGram", "StoredTiles", "TileCounts", "create_tiles"]

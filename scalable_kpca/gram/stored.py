@@ -1,250 +1,23 @@
-"""Home of tiles on disk: one zarr group, each tile computed once, written once, read in every pass.
-
-Format (version 1)
-    ``tiles`` (n, n), chunks (t, t), only i ≤ j written. ``row_sums`` (n_blocks, n_blocks, t) float64, chunks
-    (1, 1, t): entry [i, j] holds the row sums of tile (i, j), entry [j, i] its column sums. A tile is written first,
-    then [j, i], then [i, j]: **[i, j] present means tile (i, j) is committed.** The fill value is NaN, which no kernel
-    value is, so that a missing chunk cannot be mistaken for data.
-"""
+"""Home of tiles on disk: computed once, written once, read in every pass; the store itself is in `store`."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
-from zarr.codecs import BytesCodec, Crc32cCodec
 
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError, storage_errors
+from scalable_kpca.errors import CorruptTileError
 from scalable_kpca.gram.passes import PassResult, run_pass
-from scalable_kpca.gram.products import (
-    RunProduct,
-    TileCounts,
-    computed_strips,
-    join,
-    multiply_tile,
-    tile_strips,
-)
+from scalable_kpca.gram.products import RunProduct, TileCounts, computed_strips, join, multiply_tile, tile_strips
+from scalable_kpca.gram.store import StoredTiles
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import Tiling
 
-__all__ = ["FORMAT_VERSION", "StoredGram", "StoredTiles", "create_tiles"]
-
-FORMAT_VERSION = 1
+__all__ = ["StoredGram"]
 
 Matrix = NDArray[np.float64]
-Tile = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class StoredTiles:
-    """Handle on a ``gram.zarr``: small, picklable, opened once in each process.
-
-    Parameters
-    ----------
-    path : str
-        Directory of the group.
-    tiling : Tiling
-        The tiles.
-    dtype : str
-        Of the tiles.
-    fingerprint : str
-        Of rows, kernel, dtype and tile size; a store with another one is refused.
-    """
-
-    path: str
-    tiling: Tiling
-    dtype: str
-    fingerprint: str
-
-    def is_committed(self, i: int, j: int) -> bool:
-        """Whether tile (i, j) is whole: its row sums were written, and they are written last."""
-        return not bool(np.isnan(self._sums(i, j)[0]))
-
-    def missing(self) -> tuple[tuple[int, int], ...]:
-        """Tiles that are not committed, block row by block row."""
-        found = []
-        for i, j in self.tiling.tiles():
-            try:
-                if not self.is_committed(i, j):
-                    found.append((i, j))
-            except CorruptTileError:
-                found.append((i, j))
-        return tuple(found)
-
-    def read(self, i: int, j: int) -> Tile:
-        """Tile (i, j) of shape (t_i, t_j).
-
-        Raises
-        ------
-        IncompleteGramError
-            When the tile was never committed.
-        CorruptTileError
-            When it does not decode.
-        """
-        if not self.is_committed(i, j):
-            raise IncompleteGramError(self.path, self.missing(), self.tiling.n_tiles)
-        try:
-            tile: Tile = _open(self)[0][self.tiling.block(i), self.tiling.block(j)]
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise CorruptTileError(i, j, self._chunk(i, j), str(error)) from error
-        if np.isnan(tile[0, 0]):
-            raise CorruptTileError(i, j, self._chunk(i, j), "its row sums are committed but the chunk itself is gone")
-        return tile
-
-    def read_checked(self, i: int, j: int) -> Tile:
-        """Tile (i, j) whose sums have been compared with the stored ones: see `read` and `check`."""
-        tile = self.read(i, j)
-        exact = tile.astype(np.float64)
-        self.check(i, j, exact.sum(axis=1), exact.sum(axis=0 if i != j else 1), float(np.square(exact).sum()))
-        return tile
-
-    def check(self, i: int, j: int, row_sums: Matrix, column_sums: Matrix, squared_norm: float) -> None:
-        """Compare the sums of a tile just read with the stored ones; CorruptTileError when they differ.
-
-        Notes
-        -----
-        A sum of t terms differs between two orders of addition by at most ``2 t eps Σ|k| ≤ 2 t^{3/2} eps ‖K_ij‖_F``.
-        """
-        tolerance = 2 * self.tiling.tile_rows**1.5 * np.finfo(np.float64).eps * np.sqrt(squared_norm)
-        for found, at in ((row_sums, (i, j)), (column_sums, (j, i))):
-            difference = np.abs(self._sums(*at)[: len(found)] - found).max()
-            if not difference <= tolerance:
-                raise CorruptTileError(
-                    i,
-                    j,
-                    self._chunk(i, j),
-                    f"its sums differ from the stored ones by {difference:.3g} (> {tolerance:.3g})",
-                )
-
-    def commit(self, i: int, j: int, tile: Tile, row_sums: Matrix, column_sums: Matrix) -> None:
-        """Write tile (i, j), then its column sums, then its row sums: the last write commits.
-
-        Raises
-        ------
-        StorageError
-            When the file system refuses a write; the tile is then not committed.
-        """
-        tiles, sums = _open(self)
-        with storage_errors(f"writing tile ({i}, {j}) of {self.path}"):
-            tiles[self.tiling.block(i), self.tiling.block(j)] = tile
-            if i != j:
-                sums[j, i, :] = self._padded(column_sums)
-            sums[i, j, :] = self._padded(row_sums)
-
-    def withdraw(self, i: int, j: int) -> None:
-        """Clear the place of a missing or damaged tile, its commit first; only a new commit makes it readable."""
-        for at in ((i, j), (j, i)):
-            _remove(Path(self.path, "row_sums", _open(self)[1].metadata.encode_chunk_key((*at, 0))))
-        _remove(Path(self._chunk(i, j)))
-
-    def sweep(self) -> int:
-        """Remove the temporary files that a killed writer left; the caller must be the only writer."""
-        orphans = list(Path(self.path).rglob("*.partial"))
-        for orphan in orphans:
-            orphan.unlink(missing_ok=True)
-        return len(orphans)
-
-    def _chunk(self, i: int, j: int) -> str:
-        return str(Path(self.path, "tiles", _open(self)[0].metadata.encode_chunk_key((i, j))))
-
-    def _sums(self, i: int, j: int) -> Matrix:
-        try:
-            sums: Matrix = _open(self)[1][i, j, :]
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise CorruptTileError(min(i, j), max(i, j), f"{self.path}/row_sums", str(error)) from error
-        return sums
-
-    def _padded(self, sums: Matrix) -> Matrix:
-        padded = np.zeros(self.tiling.tile_rows)
-        padded[: len(sums)] = sums
-        return padded
-
-
-def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attributes: dict[str, Any]) -> StoredTiles:
-    """Open the ``gram.zarr`` at `path`, or start an empty one.
-
-    Parameters
-    ----------
-    path : Path
-        Directory of the group; its parent exists.
-    tiling : Tiling
-        The tiles.
-    dtype : str
-        Of the tiles.
-    fingerprint : str
-        Identity of the contents.
-    attributes : dict
-        JSON values that describe them: kernel with parameters, and what else a reader wants to know.
-
-    Returns
-    -------
-    StoredTiles
-
-    Raises
-    ------
-    StorageError
-        When `path` holds a store with another fingerprint, or none that can be read.
-    """
-    tiles = StoredTiles(str(path), tiling, dtype, fingerprint)
-    if path.exists():
-        _open(tiles)
-        return tiles
-    codecs: dict[str, Any] = {
-        "fill_value": float("nan"),
-        "filters": None,
-        "serializer": BytesCodec(endian="little"),
-        "compressors": [Crc32cCodec()],
-    }
-    n, t, nb = tiling.n_samples, tiling.tile_rows, tiling.n_blocks
-    description = {
-        **attributes,
-        "format_version": FORMAT_VERSION,
-        "fingerprint": fingerprint,
-        "n_samples": n,
-        "tile_rows": t,
-        "dtype": dtype,
-        "triangle": "upper",
-    }
-    # made beside its place and renamed: a store that exists is whole, if empty
-    staging = path.with_name(path.name + ".new")
-    with storage_errors(f"creating {path}"):
-        group = zarr.create_group(str(staging), attributes=description, overwrite=True)
-        group.create_array("tiles", shape=(n, n), chunks=(t, t), dtype=dtype, **codecs)
-        group.create_array("row_sums", shape=(nb, nb, t), chunks=(1, 1, t), dtype="float64", **codecs)
-        staging.rename(path)
-    return tiles
-
-
-@lru_cache(maxsize=8)
-def _open(tiles: StoredTiles) -> tuple[Any, Any]:
-    try:
-        group: Any = zarr.open_group(tiles.path, mode="r+")
-        found = group.attrs.get("fingerprint"), group.attrs.get("format_version")
-        arrays = tuple(group[name].with_config({"write_empty_chunks": True}) for name in ("tiles", "row_sums"))
-    except Exception as error:
-        raise StorageError(
-            f"{tiles.path} is not a Gram store that can be opened ({error}); remove it to start again."
-        ) from error
-    if found != (tiles.fingerprint, FORMAT_VERSION):
-        raise StorageError(
-            f"{tiles.path} belongs to fingerprint {found[0]} (format {found[1]}), this job is "
-            f"{tiles.fingerprint} (format "
-            f"{FORMAT_VERSION}); choose another directory or remove it."
-        )
-    return arrays
 
 
 class StoredGram:
@@ -369,11 +142,3 @@ def _sums(product: tuple[Matrix, Matrix | None, float], i: int, j: int) -> tuple
     """Row and column sums of the tile: the products with the column of ones, which is always the last."""
     row_part, column_part, _ = product
     return row_part[:, -1], row_part[:, -1] if i == j or column_part is None else column_part[:, -1]
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()

@@ -1,12 +1,10 @@
-"""Rows: where they come from (`tables`), and how the tasks of a fit read them (`rows`)."""
+"""Rows: where they come from (`tables`), how the tasks of a fit read them (`rows`), what is checked (`checks`)."""
 
+from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
 from scalable_kpca.source.rows import (
     ArrayRows,
-    FiniteCheck,
     Rows,
-    RowSummary,
     StoredRows,
-    check_width,
     digest_rows,
     open_rows,
     read_rows,

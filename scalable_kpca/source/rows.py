@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError, StorageError, storage_errors
+from scalable_kpca.source.checks import FiniteCheck, Moments, RowSummary
 
 __all__ = [
     "ArrayRows",
     "Batches",
-    "FiniteCheck",
-    "RowSummary",
     "Rows",
     "StoredRows",
     "aligned_blocks",
-    "check_width",
     "digest_rows",
     "open_rows",
     "read_rows",
@@ -104,43 +102,6 @@ class StoredRows:
         return block
 
 
-@dataclass(frozen=True)
-class RowSummary:
-    """What one streaming pass over the rows learns.
-
-    Attributes
-    ----------
-    n_samples, n_features : int
-    variance : float
-        Of all entries together, as `numpy.var` gives it.
-    """
-
-    n_samples: int
-    n_features: int
-    variance: float
-
-
-class _Moments:
-    """Mean and sum of squared deviations of all entries, merged block by block (Chan, Golub, LeVeque 1983)."""
-
-    def __init__(self) -> None:
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
-
-    def add(self, block: Block) -> None:
-        if block.size == 0:
-            return
-        mean = float(block.mean(dtype=np.float64))
-        squares = float(np.square(np.subtract(block, mean, dtype=np.float64)).sum())
-        total = self.count + block.size
-        delta = mean - self.mean
-        self.squares += squares + delta * delta * self.count * block.size / total
-        self.mean += delta * block.size / total
-        self.count = total
-
-    def variance(self) -> float:
-        return self.squares / self.count if self.count else 0.0
-
-
 def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[Block]:
     """The same rows in blocks of exactly `tile_rows`, the last one shorter; holds less than two blocks."""
     pending: list[Block] = []
@@ -157,49 +118,6 @@ def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[Block]:
             held += len(batch) - start
     if held:
         yield np.concatenate(pending)
-
-
-class FiniteCheck:
-    """Finds the first entry that is not finite and counts the rows that have one.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Column names for the message.
-
-    Attributes
-    ----------
-    first : tuple of (row, column, value) or None
-        Where the first one is, counted over all blocks.
-    """
-
-    def __init__(self, names: Sequence[str] | None = None) -> None:
-        self.names = names
-        self.first: tuple[int, int, float] | None = None
-        self.bad_rows, self.seen = 0, 0
-
-    def add(self, block: Block) -> None:
-        """Look at the next rows."""
-        finite = np.isfinite(block)
-        if not finite.all():
-            if self.first is None:
-                row, column = np.argwhere(~finite)[0]
-                self.first = (self.seen + int(row), int(column), float(block[row, column]))
-            self.bad_rows += int((~finite.all(axis=1)).sum())
-        self.seen += len(block)
-
-    def raise_if_any(self) -> None:
-        """InvalidInputError naming the first row and column, and how many rows are like it."""
-        if self.first is None:
-            return
-        row, column, value = self.first
-        name = f'column "{self.names[column]}"' if self.names else f"column {column}"
-        found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "-infinity"
-        raise InvalidInputError(
-            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers "
-            "and accepts "
-            "no NaN or infinity: remove or fill these rows first."
-        )
 
 
 def read_rows(batches: Batches, n_features: int, tile_rows: int, names: Sequence[str] | None = None) -> RowSummary:
@@ -317,15 +235,6 @@ def digest_rows(rows: Rows, tile_rows: int) -> str:
     return total.hexdigest()
 
 
-def check_width(found: int, needed: int) -> None:
-    """InvalidInputError unless rows have the number of columns that the model was fitted on."""
-    if found != needed:
-        raise InvalidInputError(
-            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in "
-            "the same order."
-        )
-
-
 def _consume(
     batches: Batches,
     n_features: int,
@@ -333,7 +242,7 @@ def _consume(
     names: Sequence[str] | None,
     store: Callable[[int, Block], None] | None,
 ) -> RowSummary:
-    moments, finite = _Moments(), FiniteCheck(names)
+    moments, finite = Moments(), FiniteCheck(names)
     start = 0
     for block in aligned_blocks(batches, tile_rows):
         finite.add(block)

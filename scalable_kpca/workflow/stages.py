@@ -22,17 +22,17 @@ from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, s
 from scalable_kpca.exact import ALGORITHM_VERSION, ExactFit, fit_exact, gram_fingerprint, open_gram, plan
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_memory_limit
-from scalable_kpca.model import Model, load_model, save_model
+from scalable_kpca.model import Model, save_model
 from scalable_kpca.report import metrics
-from scalable_kpca.source import FiniteCheck, Rows, RowSummary, Source, open_rows, open_source, write_rows
+from scalable_kpca.source import Rows, RowSummary, Source, open_rows, open_source, write_rows
 from scalable_kpca.tiling import Plan
-from scalable_kpca.transform import projector
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import read_json, remove_tree, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.lock import output_lock
+from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
 
-__all__ = ["Outcome", "Prepared", "execute", "prepare", "transform_source"]
+__all__ = ["Outcome", "Prepared", "execute", "prepare"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,8 @@ class Prepared:
     source : Source
     plan : Plan
     output : Output
+    source_digest : str
+        Identity of the source's contents.
     fingerprint : str
         Identity of the run: same contents, kernel, plan and solver settings, same name.
     """
@@ -53,6 +55,7 @@ class Prepared:
     source: Source
     plan: Plan
     output: Output
+    source_digest: str
     fingerprint: str
 
 
@@ -113,7 +116,8 @@ def prepare(config: Config, base: Path) -> Prepared:
         tile_rows=config.tile_rows,
     )
     _check_disk(config, chosen, source, output.path)
-    return Prepared(config, source, chosen, output, _fingerprint(config, source, chosen))
+    digest = source.fingerprint()
+    return Prepared(config, source, chosen, output, digest, _fingerprint(config, digest, chosen))
 
 
 def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
@@ -168,54 +172,6 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
             run.commit()
             output.point_to(run)
     return Outcome(run, fit, seconds)
-
-
-def transform_source(output: Output, uri: str, base: Path, destination: Path) -> int:
-    """Scores of another source's rows with the model in force, as Parquet parts in a new directory.
-
-    Parameters
-    ----------
-    output : Output
-        Whose latest run holds the model.
-    uri : str
-        Source with the columns that the model was fitted on.
-    base : Path
-        What a relative `uri` is relative to.
-    destination : Path
-        Directory that does not exist; it appears whole.
-
-    Returns
-    -------
-    int
-        Number of rows.
-    """
-    run = output.require_latest()
-    model = load_model(run.path / "model")
-    wanted = read_json(run.path / "run.json")["config"]["source"]
-    is_table = bool(wanted["id"] or wanted["passthrough"] or wanted["features"]) or not uri.endswith((".npy", ".zarr"))
-    source = open_source(
-        uri,
-        base,
-        id_columns=wanted["id"],
-        features=[_literal(name) for name in model.feature_names] if is_table else None,
-        passthrough=wanted["passthrough"],
-    )
-    if destination.exists():
-        raise StorageError(f"{destination} exists; name a new directory for the scores.")
-    scores = projector(model)
-    staging = destination.with_name(f".{destination.name}.new")
-    with storage_errors(f"writing {destination}"):
-        remove_tree(staging)
-        staging.mkdir(parents=True)
-        finite = FiniteCheck(source.feature_names)
-        with _PartWriter(staging, [part.n_rows for part in source.parts]) as parts:
-            for batch in source.batches():
-                finite.add(batch.rows)
-                if finite.first is None:
-                    parts.add(batch.part, _with_scores(batch.labels, scores(batch.rows)))
-        finite.raise_if_any()
-        staging.rename(destination)
-    return source.n_samples
 
 
 def _fit(prepared: Prepared, run: RunDirectory, engine: Engine) -> ExactFit:
@@ -280,7 +236,7 @@ def _copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> tuple[R
 
 def _rows_beside_labels(source: Source, directory: Path) -> Iterator[NDArray[np.floating[Any]]]:
     """Feature rows of a source, while their labels are written from the same read."""
-    with _PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
+    with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
         for batch in source.batches():
             parts.add(batch.part, batch.labels)
             yield batch.rows
@@ -338,78 +294,20 @@ def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model) -> Non
     directory.mkdir()
     scores, start = model.training_scores, 0
     for index, part in enumerate(prepared.source.parts):
-        labels = pq.read_table(run.path / "labels" / _part_name(index))
+        labels = pq.read_table(run.path / "labels" / part_name(index))
         stop = start + part.n_rows
-        pq.write_table(_with_scores(labels, scores[start:stop]), directory / _part_name(index))
+        pq.write_table(with_scores(labels, scores[start:stop]), directory / part_name(index))
         start = stop
 
 
-def _with_scores(labels: Any, scores: NDArray[np.float64]) -> Any:
-    import pyarrow as pa
-
-    width = max(3, len(str(scores.shape[1] - 1)))
-    names = [f"pc_{column:0{width}d}" for column in range(scores.shape[1])]
-    taken = set(labels.column_names) & set(names)
-    if taken:
-        raise ConfigError(f"passthrough columns {sorted(taken)} have the names of scores; rename or leave them out.")
-    arrays = [*labels.columns, *(pa.array(np.ascontiguousarray(column)) for column in scores.T)]
-    return pa.table(arrays, names=[*labels.column_names, *names])
-
-
-class _PartWriter:
-    """Parquet parts, one for each input part, each written batch by batch."""
-
-    def __init__(self, directory: Path, part_rows: list[int]) -> None:
-        self._directory, self._part_rows = directory, part_rows
-        self._index, self._writer = -1, None  # type: tuple[int, Any]
-        self._schema: Any = None
-
-    def __enter__(self) -> _PartWriter:
-        return self
-
-    def add(self, index: int, table: Any) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = table.schema
-        if index != self._index:
-            self._close()
-            self._index = index
-            self._writer = pq.ParquetWriter(self._directory / _part_name(index), table.schema)
-        self._writer.write_table(table)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        import pyarrow.parquet as pq
-
-        self._close()
-        if kind is None and self._schema is not None:
-            # an input part without rows still has its output part, so that parts can be matched by number
-            for index, n_rows in enumerate(self._part_rows):
-                if n_rows == 0:
-                    pq.write_table(self._schema.empty_table(), self._directory / _part_name(index))
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-
-def _part_name(index: int) -> str:
-    return f"part-{index:05d}.parquet"
-
-
-def _literal(name: str) -> str:
-    """Glob that matches one column name only."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
 def _rows_key(prepared: Prepared) -> str:
-    text = f"{prepared.source.fingerprint()} {prepared.plan.tile_rows} {prepared.source.dtype}"
+    text = f"{prepared.source_digest} {prepared.plan.tile_rows} {prepared.source.dtype}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _fingerprint(config: Config, source: Source, chosen: Plan) -> str:
+def _fingerprint(config: Config, source_digest: str, chosen: Plan) -> str:
     identity = {
-        "source": source.fingerprint(),
+        "source": source_digest,
         "kernel": config.kernel.model_dump(mode="json"),
         "method": "exact",
         "solver": [chosen.solver, config.solver.tol, config.solver.max_passes],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalable_kpca.centering import Centering
-from scalable_kpca.certificate import certify
+from scalable_kpca.certificate import GramScale, certify
 from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import canonical, lowest_eigenvalue, solve_arpack, solve_dense
@@ -220,18 +220,17 @@ def test_canonical_order_is_descending_and_stable():
 def certificate_of(operator, spectrum, wanted):
     """Certificate of some of the true pairs, as an iterative solver might return them."""
     result = solve_dense(operator)
-    trace, squared = float(spectrum.sum()), float(np.square(spectrum).sum())
-    return certify(
-        operator,
-        result.eigenvalues[wanted],
-        np.ascontiguousarray(result.eigenvectors[:, wanted]),
-        total_variance=trace,
-        squared_norm=squared,
-        gram_norm=np.sqrt(squared),
-        max_diagonal=float(spectrum.max()),
+    squared = float(np.square(spectrum).sum())
+    scale = GramScale(
+        n_samples=operator.shape[0],
         dtype="float64",
-        is_whole_spectrum=False,
+        max_diagonal=float(spectrum.max()),
+        gram_norm=float(np.sqrt(squared)),
+        squared_norm=squared,
+        total_variance=float(spectrum.sum()),
     )
+    vectors = np.ascontiguousarray(result.eigenvectors[:, wanted])
+    return certify(operator, result.eigenvalues[wanted], vectors, scale, is_whole_spectrum=False)
 
 
 @pytest.mark.parametrize("name", ["decaying", "slow", "gap", "tight cluster", "equal pairs", "many scales"])

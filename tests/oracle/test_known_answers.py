@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalable_kpca.centering import Centering
-from scalable_kpca.certificate import certify
+from scalable_kpca.certificate import GramScale, certify
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.transform import project
 from tests.support import centred, fit, gram_of, rounding
@@ -91,17 +91,15 @@ def test_bounds_hold_for_vectors_that_are_not_eigenvectors(size):
         vectors = vectors[:, ::-1][:, :5] + size * np.random.default_rng(6).standard_normal((29, 5))
         vectors /= np.linalg.norm(vectors, axis=0)
         values = (vectors * operator.matmat(vectors)).sum(axis=0) * (1 + size)
-        certificate = certify(
-            operator,
-            values,
-            vectors,
-            total_variance=float(true.sum()),
-            squared_norm=float(np.square(true).sum()),
-            gram_norm=float(np.sqrt(built.squared_norm)),
-            max_diagonal=1.0,
+        scale = GramScale(
+            n_samples=29,
             dtype="float64",
-            is_whole_spectrum=False,
+            max_diagonal=1.0,
+            gram_norm=float(np.sqrt(built.squared_norm)),
+            squared_norm=float(np.square(true).sum()),
+            total_variance=float(true.sum()),
         )
+        certificate = certify(operator, values, vectors, scale, is_whole_spectrum=False)
     distances = np.abs(true[:, None] - values[None, :]).min(axis=0)
     assert (distances <= certificate.eigenvalue_bounds).all()
     # they are worth something: a residual is of the size of the perturbation

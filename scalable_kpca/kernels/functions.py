@@ -1,14 +1,10 @@
-"""Kernel functions: frozen objects whose parameters are numbers, evaluated strip by strip into a buffer.
-
-A *strip* is a few hundred rows of a tile, small enough for the cache. Everything is evaluated in float64: rounding to
-the tile's dtype happens once, when a strip is stored.
-"""
+"""Kernel functions: frozen objects whose parameters are numbers."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
@@ -20,24 +16,18 @@ from scalable_kpca.errors import InvalidInputError
 __all__ = [
     "KERNELS",
     "RBF",
-    "STRIP_ROWS",
     "Cosine",
     "Kernel",
     "Laplacian",
     "Linear",
     "Polynomial",
     "Sigmoid",
-    "kernel_array",
-    "kernel_block",
     "kernel_from_json",
-    "kernel_strips",
     "resolve_kernel",
 ]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-
-STRIP_ROWS = 256
 
 _MINIMA = {"gamma": 0.0, "degree": 0.0}
 
@@ -276,106 +266,6 @@ def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
     if set(parameters) != wanted:
         raise InvalidInputError(f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}.")
     return KERNELS[name](**{key: _finite(key, value, _MINIMA.get(key)) for key, value in parameters.items()})
-
-
-def kernel_strips(
-    kernel: Kernel, rows: Matrix, columns: Matrix, *, diagonal: bool = False, strip_rows: int = STRIP_ROWS
-) -> Iterator[tuple[int, Matrix]]:
-    """Strips of one tile, from the top down, each written into the same buffer.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The function.
-    rows, columns : ndarray of shape (a, n_features) and (b, n_features), float64
-        The two sides of the tile.
-    diagonal : bool
-        Whether this is a tile on the diagonal, whose diagonal entries are set to k(x, x) exactly.
-    strip_rows : int
-        Height of a strip.
-
-    Yields
-    ------
-    start : int
-        First row of the strip within the tile.
-    strip : ndarray of shape (≤ strip_rows, b), float64
-        Valid until the next strip is asked for.
-
-    Notes
-    -----
-    Cost: 2·a·b·n_features flops and a·b evaluations of the kernel's scalar function. Memory: one strip, and the two
-    folded sides.
-    """
-    if len(rows) == 0:
-        return
-    left, right = kernel.fold(rows, columns)
-    with np.errstate(over="ignore", invalid="ignore"):
-        exact = kernel.diagonal(rows) if diagonal else None
-    buffer = np.empty((min(strip_rows, len(rows)), len(columns)))
-    for start in range(0, len(rows), strip_rows):
-        strip = buffer[: len(rows) - start]
-        with np.errstate(over="ignore", invalid="ignore"):  # callers check that what they store is finite
-            kernel.evaluate(left[start : start + strip_rows], right, strip)
-        if exact is not None:
-            within = np.arange(len(strip))
-            strip[within, start + within] = exact[start : start + len(strip)]
-        yield start, strip
-
-
-def kernel_block(
-    kernel: Kernel,
-    rows: NDArray[np.floating[Any]],
-    columns: NDArray[np.floating[Any]],
-    diagonal: bool = False,
-    dtype: str = "float64",
-) -> NDArray[np.floating[Any]]:
-    """Kernel values between `rows` and `columns` as one array of shape (len(rows), len(columns)) and `dtype`."""
-    block = np.empty((len(rows), len(columns)), dtype)
-    left = rows.astype(np.float64)
-    # one buffer for both sides of a diagonal block, as in a tile: BLAS may take another path for two
-    right = left if diagonal else columns.astype(np.float64)
-    strips = kernel_strips(kernel, left, right, diagonal=diagonal)
-    for start, strip in strips:
-        block[start : start + len(strip)] = strip
-    return block
-
-
-def kernel_array(rows: Any, kernel: Kernel, dtype: str = "float64") -> Any:
-    """Gram matrix of a dask array of row blocks as a lazy dask array of kernel blocks.
-
-    Parameters
-    ----------
-    rows : dask.array.Array of shape (n_samples, n_features)
-        Known row chunks; columns in one chunk.
-    kernel : Kernel
-        Resolved kernel.
-    dtype : str
-        Of the blocks.
-
-    Returns
-    -------
-    dask.array.Array of shape (n_samples, n_samples)
-        Block (i, j) holds k between row blocks i and j; nothing is computed yet.
-
-    Notes
-    -----
-    Blocks (i, j), i ≤ j, are the tiles that an exact fit stores, entry for entry. Mirrored blocks are transposes.
-    """
-    import dask.array as da
-    from dask.base import tokenize
-    from dask.highlevelgraph import HighLevelGraph
-
-    rows = rows.rechunk({1: -1})
-    n_blocks = len(rows.chunks[0])
-    name = "kernel-" + tokenize(rows.name, kernel.to_json(), dtype)
-    graph: dict[Any, Any] = {}
-    for i in range(n_blocks):
-        for j in range(i, n_blocks):
-            graph[name, i, j] = (kernel_block, kernel, (rows.name, i, 0), (rows.name, j, 0), i == j, dtype)
-            if j > i:
-                graph[name, j, i] = (np.transpose, (name, i, j))
-    layers = HighLevelGraph.from_collections(name, graph, dependencies=[rows])
-    return da.Array(layers, name, (rows.chunks[0], rows.chunks[0]), dtype=dtype)
 
 
 def _squared_norms(rows: Matrix) -> Vector:

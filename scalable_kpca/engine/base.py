@@ -1,0 +1,116 @@
+"""What every engine is: graphs in, values out, progress on the way.
+
+A graph is a plain mapping from keys to task tuples or values. An engine runs it, reports finished keys, returns the
+values of the *outputs*, and leaves the values of the *kept* keys where they were computed: stand-ins for them go into
+later graphs. No engine holds anything else after a run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Engine", "Event", "Graph", "Key", "Listener"]
+
+Key = Any  # dask's keys: str or (str, int, ...)
+Graph = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Progress of one named stage: `done` of `total` units; the last event of a stage has done == total."""
+
+    stage: str
+    done: int
+    total: int
+
+
+Listener = Callable[[Event], None]
+
+
+class Engine(ABC):
+    """Runs task graphs.
+
+    Attributes
+    ----------
+    shares_memory : bool
+        Whether tasks run in this process, so that arrays can be handed to them by reference.
+    is_local : bool
+        Whether every task runs on this machine, so that a temporary directory is seen by all of them.
+    """
+
+    shares_memory: bool
+    is_local: bool
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self._listener = listener
+        self._counter = itertools.count()
+
+    def new_name(self, prefix: str) -> str:
+        """Key prefix that no other graph of this engine has."""
+        return f"{prefix}-{id(self):x}-{next(self._counter)}"
+
+    def notify(self, stage: str, done: int, total: int) -> None:
+        """Tell the listener how far a stage has come."""
+        if self._listener is not None:
+            self._listener(Event(stage, done, total))
+
+    def row_blocks(self, array: Any) -> Iterator[Any]:
+        """Row blocks of a dask array as numpy arrays, one after another: a block at a time is in memory."""
+        for i in range(array.numblocks[0]):
+            block = array.blocks[i].rechunk((-1, -1))
+            keys = [key for row in block.__dask_keys__() for key in row]
+            values, _ = self.run(dict(block.__dask_optimize__(block.__dask_graph__(), keys)), keys, stage="rows")
+            yield values[0]
+
+    @abstractmethod
+    def run(
+        self,
+        graph: Graph,
+        outputs: Sequence[Key],
+        *,
+        keep: Sequence[Key] = (),
+        stage: str = "compute",
+        weights: Mapping[Key, int] | None = None,
+    ) -> tuple[list[Any], list[Any]]:
+        """Run a graph.
+
+        Parameters
+        ----------
+        graph : mapping
+            Keys to values or ``(function, *arguments)``.
+        outputs : sequence of keys
+            Whose values come back.
+        keep : sequence of keys
+            Whose values stay where they are computed.
+        stage : str
+            Name in progress events.
+        weights : mapping, optional
+            Progress units of each output key.
+
+        Returns
+        -------
+        values : list
+            Of the outputs, in order.
+        kept : list
+            A stand-in for each kept key, to be used as an argument in a later graph of the same engine.
+        """
+
+    def _counting(self, stage: str, weights: Mapping[Key, int] | None) -> Callable[[Key], None]:
+        pending = dict(weights or {})
+        total, done = sum(pending.values()), 0
+        lock = threading.Lock()
+
+        def finished(key: Key) -> None:
+            nonlocal done
+            with lock:
+                units = pending.pop(key, 0)
+                if units:
+                    done += units
+                    self.notify(stage, done, total)
+
+        return finished

@@ -1,0 +1,107 @@
+"""What one streaming pass over rows finds out: whether they are finite, and how they vary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import InvalidInputError
+
+__all__ = ["FiniteCheck", "Moments", "RowSummary", "check_width"]
+
+Block = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class RowSummary:
+    """What one streaming pass over the rows learns.
+
+    Attributes
+    ----------
+    n_samples, n_features : int
+    variance : float
+        Of all entries together, as `numpy.var` gives it.
+    """
+
+    n_samples: int
+    n_features: int
+    variance: float
+
+
+class Moments:
+    """Mean and sum of squared deviations of all entries, merged block by block (Chan, Golub, LeVeque 1983)."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares = 0, 0.0, 0.0
+
+    def add(self, block: Block) -> None:
+        """Merge the next block."""
+        if block.size == 0:
+            return
+        mean = float(block.mean(dtype=np.float64))
+        squares = float(np.square(np.subtract(block, mean, dtype=np.float64)).sum())
+        total = self.count + block.size
+        delta = mean - self.mean
+        self.squares += squares + delta * delta * self.count * block.size / total
+        self.mean += delta * block.size / total
+        self.count = total
+
+    def variance(self) -> float:
+        """Variance of all entries so far, 0 before the first."""
+        return self.squares / self.count if self.count else 0.0
+
+
+class FiniteCheck:
+    """Finds the first entry that is not finite and counts the rows that have one.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Column names for the message.
+
+    Attributes
+    ----------
+    first : tuple of (row, column, value) or None
+        Where the first one is, counted over all blocks.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self.names = names
+        self.first: tuple[int, int, float] | None = None
+        self.bad_rows, self.seen = 0, 0
+
+    def add(self, block: Block) -> None:
+        """Look at the next rows."""
+        finite = np.isfinite(block)
+        if not finite.all():
+            if self.first is None:
+                row, column = np.argwhere(~finite)[0]
+                self.first = (self.seen + int(row), int(column), float(block[row, column]))
+            self.bad_rows += int((~finite.all(axis=1)).sum())
+        self.seen += len(block)
+
+    def raise_if_any(self) -> None:
+        """InvalidInputError naming the first row and column, and how many rows are like it."""
+        if self.first is None:
+            return
+        row, column, value = self.first
+        name = f'column "{self.names[column]}"' if self.names else f"column {column}"
+        found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "-infinity"
+        raise InvalidInputError(
+            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers "
+            "and accepts "
+            "no NaN or infinity: remove or fill these rows first."
+        )
+
+
+def check_width(found: int, needed: int) -> None:
+    """InvalidInputError unless rows have the number of columns that the model was fitted on."""
+    if found != needed:
+        raise InvalidInputError(
+            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in "
+            "the same order."
+        )

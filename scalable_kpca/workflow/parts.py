@@ -1,0 +1,77 @@
+"""Parquet parts: labels and scores of the same rows, one part for each input file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import ConfigError
+
+__all__ = ["PartWriter", "part_name", "with_scores"]
+
+
+def with_scores(labels: Any, scores: NDArray[np.float64]) -> Any:
+    """Table of labels with the scores (m, k) of the same m rows beside them, as pc_000, pc_001, …"""
+    import pyarrow as pa
+
+    width = max(3, len(str(scores.shape[1] - 1)))
+    names = [f"pc_{column:0{width}d}" for column in range(scores.shape[1])]
+    taken = set(labels.column_names) & set(names)
+    if taken:
+        raise ConfigError(f"passthrough columns {sorted(taken)} have the names of scores; rename or leave them out.")
+    arrays = [*labels.columns, *(pa.array(np.ascontiguousarray(column)) for column in scores.T)]
+    return pa.table(arrays, names=[*labels.column_names, *names])
+
+
+class PartWriter:
+    """Parquet parts, one for each input part, each written batch by batch.
+
+    Parameters
+    ----------
+    directory : Path
+        Existing directory for the parts.
+    part_rows : list of int
+        Rows of each input part; those without rows get an empty part at the end.
+    """
+
+    def __init__(self, directory: Path, part_rows: list[int]) -> None:
+        self._directory, self._part_rows = directory, part_rows
+        self._index, self._writer = -1, None  # type: tuple[int, Any]
+        self._schema: Any = None
+
+    def __enter__(self) -> PartWriter:
+        return self
+
+    def add(self, index: int, table: Any) -> None:
+        """Append a table to part `index`; indices never go back."""
+        import pyarrow.parquet as pq
+
+        self._schema = table.schema
+        if index != self._index:
+            self._close()
+            self._index = index
+            self._writer = pq.ParquetWriter(self._directory / part_name(index), table.schema)
+        self._writer.write_table(table)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        import pyarrow.parquet as pq
+
+        self._close()
+        if kind is None and self._schema is not None:
+            # an input part without rows still has its output part, so that parts can be matched by number
+            for index, n_rows in enumerate(self._part_rows):
+                if n_rows == 0:
+                    pq.write_table(self._schema.empty_table(), self._directory / part_name(index))
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def part_name(index: int) -> str:
+    """File name of a part."""
+    return f"part-{index:05d}.parquet"
