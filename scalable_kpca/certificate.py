@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.solvers import EigenResult
 
 __all__ = ["Certificate", "GramScale", "certify"]
 
@@ -34,7 +35,8 @@ class Certificate:
     squared_norm : float
         ‖K̃‖_F².
     kernel_error : float
-        Largest rounding of an entry of K to the dtype of the tiles, for a kernel with |k(x, y)| ≤ max k(x, x).
+        Largest error of an entry of K, to first order: rounding to the dtype of the tiles and evaluation in float32,
+        for a kernel with |k(x, y)| ≤ max k(x, x).
     complete : bool
         Whether it is proven that no larger eigenvalue was missed.
     completeness : str
@@ -81,6 +83,10 @@ class GramScale:
         ‖K̃‖_F².
     total_variance : float
         tr K̃; 0 when it cannot be told from 0.
+    entry_error : float
+        Largest error of an entry of K, to first order.
+    norm_error : float
+        Bound on the rounding of `squared_norm`.
     """
 
     n_samples: int
@@ -89,6 +95,8 @@ class GramScale:
     gram_norm: float
     squared_norm: float
     total_variance: float
+    entry_error: float = 0.0
+    norm_error: float = 0.0
 
     @property
     def rounding(self) -> float:
@@ -98,17 +106,17 @@ class GramScale:
     def zero_threshold(self, largest: float = 0.0) -> float:
         """Eigenvalues up to ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))`` count as zero; λ₁ is `largest`.
 
-        The largest k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is
+        Evaluation in float32 may be less exact than eps(dtype); then its error takes the place of eps. The largest k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is
         small beside K, as for constant rows.
         """
         relative = max(self.n_samples * float(np.finfo(np.float64).eps), float(np.finfo(self.dtype).eps))
-        return relative * max(largest, self.max_diagonal)
+        return max(relative * max(largest, self.max_diagonal), self.entry_error)
 
 
 def certify(
-    operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix, scale: GramScale, *, is_whole_spectrum: bool
+    operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix, scale: GramScale, result: EigenResult
 ) -> Certificate:
-    """Certificate of computed pairs, with one more pass.
+    """Certificate of computed pairs; with one more pass when the solver does not know the residuals.
 
     Parameters
     ----------
@@ -118,8 +126,8 @@ def certify(
         As the solver returned them.
     scale : GramScale
         Sizes of K and K̃.
-    is_whole_spectrum : bool
-        Whether the solver computed every eigenvalue.
+    result : EigenResult
+        What the solver knows beside the pairs: residuals, other Ritz values, whether it saw the whole spectrum.
 
     Returns
     -------
@@ -129,30 +137,47 @@ def certify(
     ----------
     Parlett (1998), The Symmetric Eigenvalue Problem, theorem 4.5.1 (residual bound).
     """
-    residuals = operator.matmat(eigenvectors)
-    residuals -= eigenvectors * eigenvalues
-    norms = np.linalg.norm(residuals, axis=0)
-    bounds = norms + scale.rounding
+    k = len(eigenvalues)
+    if result.residual_norms is None:
+        residuals = operator.matmat(eigenvectors)
+        residuals -= eigenvectors * eigenvalues
+        norms, rounding = np.linalg.norm(residuals, axis=0), scale.rounding
+    else:
+        norms, rounding = result.residual_norms[:k], result.rounding + scale.rounding
+    bounds = norms + rounding
     total = scale.total_variance
-    complete, how = (
-        (True, "the whole spectrum was computed") if is_whole_spectrum else _completeness(eigenvalues, bounds, scale)
-    )
+    if result.is_whole_spectrum:
+        complete, how = True, "the whole spectrum was computed"
+    else:
+        complete, how = _completeness(result, k, bounds, scale)
     return Certificate(
         residual_norms=norms,
         eigenvalue_bounds=bounds,
         explained_variance_ratio=eigenvalues / total if total > 0 else np.zeros_like(eigenvalues),
         total_variance=total,
         squared_norm=scale.squared_norm,
-        kernel_error=float(np.finfo(scale.dtype).eps) / 2 * scale.max_diagonal,
+        kernel_error=scale.entry_error,
         complete=complete,
         completeness=how,
     )
 
 
-def _completeness(eigenvalues: Vector, bounds: Vector, scale: GramScale) -> tuple[bool, str]:
-    # Σ over all eigenvalues of λ² is ‖K̃‖_F², so one that was missed is at most the root of what ours leave of it
-    found = float(np.square(np.maximum(eigenvalues - bounds, 0)).sum())
-    missed = float(np.sqrt(max(scale.squared_norm + scale.rounding * scale.gram_norm - found, 0.0)))
-    if missed < eigenvalues[-1]:
-        return True, f"any other eigenvalue is at most {missed:.6g}: the Frobenius norm leaves no room for a larger one"
+def _completeness(result: EigenResult, k: int, bounds: Vector, scale: GramScale) -> tuple[bool, str]:
+    """Whether the Frobenius norm leaves no room for an eigenvalue above the k-th.
+
+    Split K̃ at the first p Ritz vectors, p ≥ k: K̃ = diag(Θ_p, A) + E with ‖E‖₂ = ‖R_p‖₂, the residuals. By Weyl every
+    eigenvalue is within ‖R_p‖ of a θ_j, j ≤ p, one each, or at most λ₁(A) + ‖R_p‖. With ‖A‖_F² ≤ ‖K̃‖_F² − Σ_{j≤p} θ_j²
+    and, by interlacing, an eigenvalue of A above each θ_j, j > p + 1, beside λ₁(A):
+    λ₁(A)² ≤ ‖K̃‖_F² − Σ_{j≠p+1} θ_j². The best p is taken.
+    """
+    values = result.eigenvalues[:k] if result.ritz_values is None else result.ritz_values
+    residuals = (
+        bounds if result.ritz_residuals is None else result.ritz_residuals + (bounds[0] - result.ritz_residuals[0])
+    )
+    left = scale.squared_norm + scale.norm_error - float(np.square(np.maximum(values, 0)).sum())
+    next_values = np.append(np.maximum(values[k:], 0), 0.0)
+    spread = np.sqrt(np.cumsum(np.square(residuals)))[k - 1 : k - 1 + len(next_values)]
+    missed = float((np.sqrt(np.maximum(left + np.square(next_values), 0)) + spread).min())
+    if missed < values[k - 1]:
+        return True, f"the Frobenius norm leaves no room for another eigenvalue above {missed:.6g}"
     return False, f"not proven: the Frobenius norm leaves room for an eigenvalue up to {missed:.6g} beside these"

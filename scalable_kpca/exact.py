@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.centering import Centering
 from scalable_kpca.certificate import GramScale, certify
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
-from scalable_kpca.gram import Gram, MemoryGram, PassResult, StoredGram, TileCounts, create_tiles
+from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.model import Model
+from scalable_kpca.nystroem import nystroem_block
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers import EigenResult, lowest_eigenvalue, solve_arpack, solve_dense
+from scalable_kpca.solvers import EigenResult, lowest_eigenvalue, solve_arpack, solve_block_krylov, solve_dense
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import Plan, plan_exact
+from scalable_kpca.tiling import RANDOM_COLUMNS, Plan, plan_exact
 
 __all__ = ["ALGORITHM_VERSION", "ExactFit", "fit_exact", "gram_fingerprint", "open_gram", "plan"]
 
+Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
+
+START_LANDMARKS = 600  # of the Nyström start block
 
 ALGORITHM_VERSION = 1  # raised whenever the same plan would give other bits
 
@@ -139,8 +143,9 @@ def open_gram(
     -------
     Gram
     """
-    if plan.gram == "memory":
-        return MemoryGram(rows, kernel, plan.tiling, plan.dtype, engine, plan.tiles_per_task)
+    if plan.gram in ("memory", "recompute"):
+        home = MemoryGram if plan.gram == "memory" else RecomputeGram
+        return home(rows, kernel, plan.tiling, plan.dtype, engine, plan.tiles_per_task)
     if path is None:
         raise ConfigError('gram="zarr" needs a place for the tiles; set workdir to a directory with room.')
     tiles = create_tiles(path, plan.tiling, plan.dtype, fingerprint, {"kernel": kernel.to_json()})
@@ -152,9 +157,10 @@ def fit_exact(
     kernel: Kernel,
     plan: Plan,
     gram: Gram,
+    engine: Engine,
     *,
     n_components: int | float | None,
-    tol: float = 0.0,
+    tol: float | None = None,
     seed: int = 0,
     max_passes: int | None = None,
     indefinite: str = "error",
@@ -173,10 +179,15 @@ def fit_exact(
         From `plan_exact`.
     gram : Gram
         From `open_gram`.
+    engine : Engine
+        Where tasks run.
     n_components : int, float or None
         Number of components; fraction of the total variance to reach; None for all that are not zero.
-    tol, seed, max_passes
-        For the iterative solver.
+    tol : float, optional
+        Relative residual at which block Krylov accepts a pair: 1e-6 with float32 tiles, 1e-9 with float64 by default;
+        ARPACK's tolerance, 0 by default.
+    seed, max_passes : int
+        Of the iterative solver.
     indefinite : {"error", "clip"}
         What to do when K̃ has a negative eigenvalue beyond rounding: refuse, or drop the negative part.
     remove_zero_eig : bool
@@ -197,19 +208,32 @@ def fit_exact(
     """
     if indefinite not in ("error", "clip"):
         raise ConfigError(f"indefinite={indefinite!r} is not known; choose one of error, clip.")
-    if not tol >= 0 or (max_passes is not None and max_passes < 1):
+    if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
         raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
-    built = gram.build()
-    centering = Centering.from_row_sums(built.row_sums)
-    scale = _measure(rows, kernel, plan, centering, built)
-    operator = CenteredGram(gram, centering)
-    if plan.solver == "dense":
-        # all eigenvalues when their number or sign is to be decided from them
-        wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
-        result = solve_dense(operator, wanted)
+    operator = CenteredGram(gram, product_dtype=plan.product_dtype)
+    if plan.solver == "block_krylov":
+        start = _start_block(rows, kernel, plan, engine, seed)
+        result = solve_block_krylov(
+            operator,
+            start,
+            _count_rule(operator, rows, kernel, plan, n_components),
+            tol=_default_tol(plan) if tol is None else tol,
+            max_basis=plan.max_basis,
+            max_passes=max_passes,
+            seed=seed,
+        )
+        scale = _measure(rows, kernel, plan, operator)
     else:
-        is_zero = scale.total_variance == 0 and _is_zero(operator, scale)
-        result = solve_arpack(operator, plan.n_components, tol=tol, seed=seed, max_passes=max_passes, is_zero=is_zero)
+        scale = _measure(rows, kernel, plan, operator)
+        if plan.solver == "dense":
+            # all eigenvalues when their number or sign is to be decided from them
+            wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
+            result = solve_dense(operator, wanted)
+        else:
+            is_zero = scale.total_variance == 0 and _is_zero(operator, scale)
+            result = solve_arpack(
+                operator, plan.n_components, tol=tol or 0.0, seed=seed, max_passes=max_passes, is_zero=is_zero
+            )
     threshold = scale.zero_threshold(float(result.eigenvalues[0]))
     if indefinite == "error":
         _refuse_indefinite(operator, result, kernel, threshold, seed)
@@ -217,25 +241,63 @@ def fit_exact(
     k = _count(result.eigenvalues, n_components, scale.total_variance, threshold, drop_zeros=drop_zeros)
     eigenvalues = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
     eigenvectors = np.ascontiguousarray(result.eigenvectors[:, :k])
-    certificate = certify(operator, eigenvalues, eigenvectors, scale, is_whole_spectrum=result.is_whole_spectrum)
+    certificate = certify(operator, eigenvalues, eigenvectors, scale, result)
     model = Model(
         kernel=kernel,
         rows=rows,
         tile_rows=plan.tile_rows,
         dtype=plan.dtype,
-        centering=centering,
+        centering=operator.centering,
         eigenvalues=eigenvalues,
         eigenvectors=eigenvectors,
         certificate=certificate,
         solver=result.solver,
-        n_passes=operator.n_passes + 1,
+        n_passes=operator.n_passes,
         feature_names=feature_names,
     )
-    return ExactFit(model, built.counts)
+    return ExactFit(model, operator.built.counts)
 
 
-def _measure(rows: Rows, kernel: Kernel, plan: Plan, centering: Centering, built: PassResult) -> GramScale:
+def _start_block(rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, seed: int) -> Matrix:
+    """Nyström guesses of the eigenvectors, and random columns, so that no eigenvector is out of reach."""
+    guesses = nystroem_block(
+        rows,
+        kernel,
+        plan.tiling,
+        engine,
+        n_columns=plan.block_columns - RANDOM_COLUMNS,
+        n_landmarks=START_LANDMARKS,
+        seed=seed,
+    )
+    guesses /= np.maximum(np.linalg.norm(guesses, axis=0), np.finfo(np.float64).tiny)
+    rng = np.random.default_rng([seed, 1])
+    random = rng.standard_normal((plan.n_samples, plan.block_columns - guesses.shape[1])) / np.sqrt(plan.n_samples)
+    return np.concatenate([guesses, random], axis=1)
+
+
+def _count_rule(
+    operator: CenteredGram, rows: Rows, kernel: Kernel, plan: Plan, n_components: int | float | None
+) -> Callable[[Vector, Vector], int | None]:
+    """How many pairs are wanted, given Ritz values and residuals: a number, or what reaches a share of the trace."""
+
+    def rule(values: Vector, residuals: Vector) -> int | None:
+        if not isinstance(n_components, float):
+            return plan.n_components
+        total = _measure(rows, kernel, plan, operator).total_variance
+        # θ − residual is a certified lower bound: the share is reached for certain
+        reached = np.cumsum(np.maximum(values - residuals, 0)) >= n_components * total
+        return int(np.argmax(reached)) + 1 if reached.any() else None
+
+    return rule
+
+
+def _default_tol(plan: Plan) -> float:
+    return 1e-6 if plan.dtype == "float32" else 1e-9
+
+
+def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> GramScale:
     """Sizes of K and K̃ from the first pass and a streaming look at the diagonal, as the tiles hold it."""
+    built, centering = operator.built, operator.centering
     diagonal_sum, max_diagonal = 0.0, 0.0
     for i in range(plan.tiling.n_blocks):
         exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
@@ -249,9 +311,17 @@ def _measure(rows: Rows, kernel: Kernel, plan: Plan, centering: Centering, built
         gram_norm=float(np.sqrt(built.squared_norm)),
         squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
         total_variance=centering.total_variance(diagonal_sum),
+        entry_error=built.error * max_diagonal,
+        # squares are summed 64 at a time in the dtype of the products, the rest in float64
+        norm_error=built.squared_norm * (65 * _eps(plan.product_dtype) + 4 * plan.n_samples * _eps("float64")),
     )
-    # a trace within rounding of zero is zero: ratios to it would be noise
-    return scale if abs(scale.total_variance) > 4 * scale.zero_threshold() else replace(scale, total_variance=0.0)
+    # a trace within rounding of zero is zero, ratios to it would be noise: it sums n entries and n row means
+    noise = max(4 * scale.zero_threshold(), 2 * plan.n_samples * scale.entry_error)
+    return scale if abs(scale.total_variance) > noise else replace(scale, total_variance=0.0)
+
+
+def _eps(dtype: str) -> float:
+    return float(np.finfo(dtype).eps)
 
 
 def _refuse_indefinite(

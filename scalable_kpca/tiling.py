@@ -17,12 +17,17 @@ from scalable_kpca.kernels import STRIP_ROWS
 
 __all__ = ["DENSE_LIMIT", "GRAM_HOMES", "SOLVERS", "Plan", "Tiling", "arpack_vectors", "plan_exact"]
 
-GRAM_HOMES = ("zarr", "memory")
-SOLVERS = ("dense", "arpack")
+GRAM_HOMES = ("zarr", "memory", "recompute")
+SOLVERS = ("dense", "arpack", "block_krylov")
+
+EXTRA_COLUMNS = 12  # of the Krylov block beside the wanted ones: fewer passes, more work in each
+RANDOM_COLUMNS = 4  # of them random, so that no eigenvector is out of reach
+BASIS_BLOCKS = 8  # blocks of the Krylov basis before a restart
 
 DENSE_LIMIT = 2000  # rows up to which LAPACK on the whole matrix beats passes
 LARGEST_TILE = 4096  # 64 MiB of float32: a disk streams it, and two fit beside each other in a small limit
 SMALLEST_TILE = 256  # one strip
+RECOMPUTE_FEATURES = 256  # up to which an entry is evaluated faster than it is read
 TILES_A_SIDE = 8  # below this many blocks two or more threads wait for one another
 
 # Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
@@ -91,11 +96,15 @@ class Plan:
     n_samples, n_features, n_components : int
         Shape of the job. `n_components` is 0 where the number is decided by the spectrum.
     dtype : str
-        Of a stored tile: ``"float64"`` or ``"float32"``. Kernel arithmetic is float64 in either case.
+        Of a tile: ``"float64"`` or ``"float32"``.
     solver : str
-        ``"dense"`` or ``"arpack"``.
+        ``"dense"``, ``"arpack"`` or ``"block_krylov"``.
+    product_dtype : str
+        Of the products with tiles; sums over tiles are float64.
+    block_columns, max_basis : int
+        Columns of a Krylov block and of the basis before a restart; 0 for other solvers.
     gram : str
-        Home of the tiles: ``"zarr"`` or ``"memory"``.
+        Home of the tiles: ``"zarr"``, ``"memory"`` or ``"recompute"``.
     tile_rows, tiles_per_task, n_threads : int
         Unit of storage, unit of scheduling, concurrent tasks.
     n_tiles, gram_bytes, peak_memory, memory_limit : int
@@ -109,6 +118,9 @@ class Plan:
     n_components: int
     dtype: str
     solver: str
+    product_dtype: str
+    block_columns: int
+    max_basis: int
     gram: str
     tile_rows: int
     tiles_per_task: int
@@ -153,10 +165,11 @@ def plan_exact(
         Wanted components; a fraction of variance; or None for all.
     dtype : {"auto", "float64", "float32"}
         Of a tile. ``"auto"`` is float64 up to `DENSE_LIMIT` rows and float32 above.
-    solver : {"auto", "dense", "arpack"}
-        ``"auto"`` is dense up to `DENSE_LIMIT` rows or when all components are wanted.
-    gram : {"auto", "zarr", "memory"}
-        ``"auto"`` keeps tiles in memory when they take at most half of what the limit leaves.
+    solver : {"auto", "dense", "arpack", "block_krylov"}
+        ``"auto"`` is dense up to `DENSE_LIMIT` rows or when all components are wanted, block Krylov otherwise.
+    gram : {"auto", "zarr", "memory", "recompute"}
+        ``"auto"`` keeps tiles in memory when they take at most half of what the limit leaves; beyond, rows with few
+        features are cheaper to evaluate again than to read, and wide ones go to zarr.
     memory_limit : int
         Peak of the whole process, bytes.
     n_threads : int
@@ -184,7 +197,8 @@ def plan_exact(
     solver = _choose_solver(solver, n_samples, n_components, reasons)
     dtype = _choose_dtype(dtype, n_samples, reasons)
     n_wanted = n_components if isinstance(n_components, int) else 0
-    fixed = PROCESS_BYTES + resident_bytes + _solver_bytes(solver, n_samples, n_wanted)
+    b, max_basis = _krylov_shape(n_samples, n_wanted) if solver == "block_krylov" else (0, 0)
+    fixed = PROCESS_BYTES + resident_bytes + _solver_bytes(solver, n_samples, n_wanted, max_basis)
     candidates = [min(tile_rows, n_samples)] if tile_rows is not None else list(_tile_candidates(n_samples))
     itemsize = 8 if dtype == "float64" else 4
 
@@ -193,7 +207,11 @@ def plan_exact(
         kept = tiling.n_entries * itemsize if home == "memory" else 0
         return fixed + kept + n_threads * _task_bytes(home, min(t, n_samples), n_features, itemsize)
 
-    homes = [gram] if gram != "auto" else _homes_in_order(n_samples, itemsize, memory_limit - fixed, has_disk)
+    homes = (
+        [gram]
+        if gram != "auto"
+        else _homes_in_order(n_samples, n_features, itemsize, memory_limit - fixed, has_disk, solver)
+    )
     choices = [(home, t) for home in homes for t in candidates]
     home, t = next((choice for choice in choices if peak(*choice) <= memory_limit), (None, 0))
     if home is None:
@@ -205,10 +223,15 @@ def plan_exact(
             f"({format_bytes(peak(home, t))})."
         )
     tiling = Tiling(n_samples, t)
-    gram_bytes = tiling.n_entries * itemsize if home == "memory" else tiling.n_tiles * t * t * itemsize
+    gram_bytes = {"memory": tiling.n_entries, "recompute": 0, "zarr": tiling.n_tiles * t * t}[home] * itemsize
+    entries = format_bytes(tiling.n_entries * itemsize)
     reasons.append(
-        f"gram={home}: {format_bytes(gram_bytes)} of {dtype} tiles "
-        + ("fit in memory" if home == "memory" else "are written once and read in every pass")
+        f"gram={home}: {entries} of {dtype} tiles "
+        + {
+            "memory": "fit in memory",
+            "recompute": f"are evaluated again in every pass: {n_features} features make that cheaper than reading",
+            "zarr": "are written once and read in every pass",
+        }[home]
     )
     return Plan(
         n_samples=n_samples,
@@ -216,6 +239,9 @@ def plan_exact(
         n_components=n_wanted,
         dtype=dtype,
         solver=solver,
+        product_dtype="float32" if solver == "block_krylov" and dtype == "float32" else "float64",
+        block_columns=b,
+        max_basis=max_basis,
         gram=home,
         tile_rows=t,
         tiles_per_task=1,
@@ -250,20 +276,22 @@ def _check_choices(dtype: str, solver: str, gram: str, tile_rows: int | None, ha
 def _choose_solver(solver: str, n_samples: int, n_components: int | float | None, reasons: list[str]) -> str:
     counted = isinstance(n_components, int)
     if solver == "auto":
-        solver = "dense" if n_samples <= DENSE_LIMIT or not counted else "arpack"
+        solver = "dense" if n_samples <= DENSE_LIMIT or n_components is None else "block_krylov"
         reasons.append(
             f"solver={solver}: "
             + (f"up to {DENSE_LIMIT} rows the whole spectrum is cheap" if n_samples <= DENSE_LIMIT
-               else "a few components of a large matrix" if counted
-               else "how many components are wanted depends on the spectrum")
+               else "all components are wanted" if n_components is None
+               else "a few components of a large matrix, in few passes")
         )  # fmt: skip
     elif solver == "arpack" and not counted:
         raise ConfigError(
             f"eigen_solver='arpack' finds a given number of components, n_components={n_components!r} is not one; "
             "set n_components to an integer or eigen_solver to 'dense'."
         )
-    if solver == "arpack" and isinstance(n_components, int) and n_components >= n_samples:
-        reasons.append(f"solver=dense: ARPACK finds at most n_samples − 1 = {n_samples - 1} components")
+    elif solver == "block_krylov" and n_components is None:
+        raise ConfigError("eigen_solver='block_krylov' needs n_components: an integer or a fraction of the variance.")
+    if solver != "dense" and isinstance(n_components, int) and n_components >= n_samples:
+        reasons.append(f"solver=dense: iterative solvers find at most n_samples − 1 = {n_samples - 1} components")
         solver = "dense"
     return solver
 
@@ -279,16 +307,30 @@ def _choose_dtype(dtype: str, n_samples: int, reasons: list[str]) -> str:
     return dtype
 
 
-def _homes_in_order(n_samples: int, itemsize: int, free: int, has_disk: bool) -> list[str]:
+def _homes_in_order(
+    n_samples: int, n_features: int, itemsize: int, free: int, has_disk: bool, solver: str
+) -> list[str]:
     fits = n_samples * (n_samples + LARGEST_TILE) // 2 * itemsize <= free // 2
-    if not has_disk:
-        return ["memory"]
-    return ["memory", "zarr"] if fits else ["zarr", "memory"]
+    # ARPACK's fifty passes are worth a store; block Krylov's five only when an entry is dear to evaluate
+    recompute = solver == "block_krylov" and n_features <= RECOMPUTE_FEATURES
+    beyond = ["recompute", "zarr"] if recompute or not has_disk else ["zarr", "recompute"]
+    homes = ["memory", *beyond] if fits else [*beyond, "memory"]
+    return homes if has_disk else [home for home in homes if home != "zarr"]
 
 
-def _solver_bytes(solver: str, n_samples: int, n_components: int) -> int:
+def _krylov_shape(n_samples: int, n_components: int) -> tuple[int, int]:
+    """Columns of the block and of the basis; an unknown number of components starts with ten."""
+    b = min((n_components or 10) + EXTRA_COLUMNS, n_samples)
+    return b, max(BASIS_BLOCKS * b, 3 * b)
+
+
+def _solver_bytes(solver: str, n_samples: int, n_components: int, max_basis: int) -> int:
     if solver == "dense":
         return 4 * n_samples * n_samples * 8  # K̃, its copy inside LAPACK, eigenvectors, workspace
+    if solver == "block_krylov":
+        # the basis, once more while it grows; image, block, vectors in float32, products of the running tasks
+        b = max_basis // BASIS_BLOCKS
+        return n_samples * 8 * (2 * max_basis + 10 * b)
     # Lanczos vectors, ARPACK's work arrays, eigenvectors with their image and residual in the certificate
     return n_samples * 8 * (arpack_vectors(n_samples, n_components) + 6 + 5 * n_components)
 
@@ -298,7 +340,8 @@ def _task_bytes(home: str, tile_rows: int, n_features: int, itemsize: int) -> in
     strips = 2 * min(STRIP_ROWS, tile_rows) * tile_rows * 8
     tile = tile_rows * tile_rows * itemsize
     # zarr holds the bytes of the file and the decoded tile at once, and on writing the tile and two encodings
-    return rows + strips + (3 * tile if home == "zarr" else 0)
+    landmarks = 3 * tile_rows * 600 * 4
+    return max(rows + strips, landmarks) + (3 * tile if home == "zarr" else 0)
 
 
 def _tile_candidates(n_samples: int) -> Iterator[int]:

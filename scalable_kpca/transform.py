@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.kernels import kernel_strips
+from scalable_kpca.kernels import TileStrips
 from scalable_kpca.model import Model
 from scalable_kpca.source import check_width
 from scalable_kpca.tiling import Tiling
@@ -37,7 +37,7 @@ def projector(model: Model) -> Callable[[NDArray[Any]], Matrix]:
         product = np.zeros((len(rows), weights.shape[1]))
         for j in range(tiling.n_blocks):
             columns = model.rows.read(tiling.block(j)).astype(np.float64)
-            for start, strip in kernel_strips(model.kernel, rows, columns):
+            for start, strip in TileStrips(model.kernel, rows, columns):
                 product[start : start + len(strip)] += strip @ weights[tiling.block(j)]
         centred = model.centering.project(product[:, :-1], product[:, -1] / tiling.n_samples, coefficients)
         centred[:, model.eigenvalues == 0] = 0.0

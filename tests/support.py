@@ -99,6 +99,7 @@ def fit_on(
         resolved,
         plan,
         _open(rows, resolved, plan, engine, workdir),
+        engine,
         n_components=n_components,
         seed=seed,
         max_passes=max_passes,

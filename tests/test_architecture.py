@@ -22,6 +22,7 @@ ORDER = [
     "tiling",
     "engine",
     "gram",
+    "nystroem",
     "centering",
     "operator",
     "solvers",

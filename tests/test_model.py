@@ -39,7 +39,7 @@ def fitted(kernel=RBF(0.2), n=N, n_components=K, dtype="float64", names=()):  # 
     with open_engine("synchronous") as engine:
         rows = ArrayRows(samples(n, dtype=dtype))
         gram = open_gram(rows, kernel, plan, engine)
-        return fit_exact(rows, kernel, plan, gram, n_components=n_components, feature_names=names).model
+        return fit_exact(rows, kernel, plan, gram, engine, n_components=n_components, feature_names=names).model
 
 
 @pytest.fixture(scope="module")

@@ -174,18 +174,25 @@ def test_tiles_shrink_before_a_plan_is_refused():
 def test_auto_keeps_tiles_in_memory_only_when_half_of_what_is_left_holds_them():
     arguments = {"n_samples": 20_000, "n_features": 64, "n_components": 10, "n_threads": 2}
     triangle = 20_000 * 20_000 // 2 * 4
-    assert plan_exact(**arguments, memory_limit=triangle + GIB).gram == "zarr"
+    assert plan_exact(**arguments, memory_limit=triangle + GIB).gram == "recompute"
     assert plan_exact(**arguments, memory_limit=3 * triangle + GIB).gram == "memory"
-    assert plan_exact(**arguments, memory_limit=triangle + GIB, has_disk=False).gram == "memory"
+    assert plan_exact(**arguments, memory_limit=triangle + GIB, has_disk=False).gram == "recompute"
+
+
+def test_auto_stores_tiles_when_entries_are_dear_or_passes_many():
+    arguments = {"n_samples": 20_000, "n_components": 10, "n_threads": 2, "memory_limit": 2 * GIB}
+    assert plan_exact(n_features=64, **arguments).gram == "recompute"
+    assert plan_exact(n_features=1000, **arguments).gram == "zarr"
+    assert plan_exact(n_features=64, solver="arpack", **arguments).gram == "zarr"
 
 
 @pytest.mark.parametrize(
     ("n_samples", "n_components", "solver", "chosen"),
     [
         (DENSE_LIMIT, 5, "auto", "dense"),
-        (DENSE_LIMIT + 1, 5, "auto", "arpack"),
+        (DENSE_LIMIT + 1, 5, "auto", "block_krylov"),
         (DENSE_LIMIT + 1, None, "auto", "dense"),
-        (DENSE_LIMIT + 1, 0.95, "auto", "dense"),
+        (DENSE_LIMIT + 1, 0.95, "auto", "block_krylov"),
         (5, 4, "arpack", "arpack"),
         (5, 5, "arpack", "dense"),
         (5, 9, "arpack", "dense"),
@@ -242,7 +249,7 @@ def test_every_choice_that_was_left_open_has_a_reason(n_samples):
 
 def test_solver_that_is_replaced_says_why():
     plan = plan_exact(5, 2, n_components=5, solver="arpack", memory_limit=GIB, n_threads=1)
-    assert any(re.search(r"solver=dense: ARPACK finds at most n_samples − 1 = 4", reason) for reason in plan.reasons)
+    assert any(re.search(r"solver=dense: iterative solvers find at most n_samples − 1 = 4", reason) for reason in plan.reasons)
 
 
 @given(plans())

@@ -3,7 +3,17 @@
 from scalable_kpca.gram.memory import MemoryGram
 from scalable_kpca.gram.passes import Gram, PassResult
 from scalable_kpca.gram.products import TileCounts
+from scalable_kpca.gram.recompute import RecomputeGram
 from scalable_kpca.gram.store import StoredTiles, create_tiles
 from scalable_kpca.gram.stored import StoredGram
 
-__all__ = ["Gram", "MemoryGram", "PassResult", "StoredGram", "StoredTiles", "TileCounts", "create_tiles"]
+__all__ = [
+    "Gram",
+    "MemoryGram",
+    "PassResult",
+    "RecomputeGram",
+    "StoredGram",
+    "StoredTiles",
+    "TileCounts",
+    "create_tiles",
+]

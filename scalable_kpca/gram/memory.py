@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
-from scalable_kpca.gram.passes import PassResult, run_pass
+from scalable_kpca.gram.passes import PassResult, assemble, run_pass
 from scalable_kpca.gram.products import (
     RunProduct,
     TileCounts,
+    TileProduct,
     computed_strips,
-    join,
+    multiply_run,
     multiply_tile,
+    strips_of_tile,
     tile_strips,
 )
 from scalable_kpca.kernels import Kernel
@@ -24,15 +26,16 @@ from scalable_kpca.tiling import Tiling
 
 __all__ = ["MemoryGram"]
 
-Matrix = NDArray[np.float64]
+Block = NDArray[np.floating[Any]]
 Tile = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
 class TileRun:
-    """Tiles (i, j) for j in a run. A class of its own, so that a scheduler sees one opaque value."""
+    """Tiles (i, j) for j in a run, and the error of their entries: one opaque value for a scheduler."""
 
     tiles: tuple[Tile, ...]
+    error: float
 
 
 class MemoryGram:
@@ -65,8 +68,8 @@ class MemoryGram:
         self.tiling, self.dtype = tiling, dtype
         self._kept: dict[tuple[int, int], Any] = {}
 
-    def build(self) -> PassResult:
-        """Compute and keep every tile; one pass, with the column of ones alone."""
+    def build(self, block: Block | None = None) -> PassResult:
+        """Compute and keep every tile, and K times `block` on the way."""
         name = self._engine.new_name("tiles")
         tiles: dict[Any, Any] = {
             (name, i, columns.start): (
@@ -78,7 +81,7 @@ class MemoryGram:
         result = run_pass(
             self._engine,
             self.tiling,
-            np.empty((self.tiling.n_samples, 0)),
+            block,
             lambda i, columns: (_multiply_run, (name, i, columns.start), i, columns.start, True),
             stage="tiles",
             tiles_per_task=self._width,
@@ -88,8 +91,8 @@ class MemoryGram:
         self._kept = {(i, start): kept for (_, i, start), kept in zip(tiles, result.kept, strict=True)}
         return result
 
-    def multiply(self, block: Matrix) -> PassResult:
-        """One pass: K times `block` of shape (n_samples, b), float64."""
+    def multiply(self, block: Block) -> PassResult:
+        """One pass: K times `block` of shape (n_samples, b)."""
         return run_pass(
             self._engine,
             self.tiling,
@@ -101,35 +104,39 @@ class MemoryGram:
 
     def to_array(self) -> NDArray[np.floating[Any]]:
         """Whole matrix as an array of shape (n_samples, n_samples): for small n only."""
-        array = np.empty((self.tiling.n_samples, self.tiling.n_samples), self.dtype)
         name = self._engine.new_name("gather")
         graph = {(name, *at): (_identity, kept) for at, kept in self._kept.items()}
         values, _ = self._engine.run(graph, list(graph), stage="gather")
-        for (i, start), run in zip(self._kept, values, strict=True):
-            for j, tile in enumerate(run.tiles, start):
-                array[self.tiling.block(i), self.tiling.block(j)] = tile
-                if i != j:
-                    array[self.tiling.block(j), self.tiling.block(i)] = tile.T
-        return array
+        tiles = {
+            (i, j): tile
+            for (i, start), run in zip(self._kept, values, strict=True)
+            for j, tile in enumerate(run.tiles, start)
+        }
+        return assemble(self.tiling, self.dtype, lambda i, j: tiles[i, j])
 
 
 def _compute_run(rows: Rows, kernel: Kernel, tiling: Tiling, dtype: str, i: int, start: int, stop: int) -> TileRun:
-    tiles = []
+    tiles, errors = [], []
     for j in range(start, stop):
         tile = np.empty((tiling.length(i), tiling.length(j)), dtype)
-        for _ in computed_strips(kernel, rows, tiling, i, j, tile):
+        strips = strips_of_tile(kernel, rows, tiling, i, j, dtype)
+        for _ in computed_strips(strips, tiling, i, j, tile):
             pass
         tiles.append(tile)
-    return TileRun(tuple(tiles))
+        errors.append(strips.error)
+    return TileRun(tuple(tiles), max(errors))
 
 
-def _multiply_run(run: TileRun, i: int, start: int, computed: bool, w_rows: Matrix, *w_columns: Matrix) -> RunProduct:
-    products = [
-        (j, *multiply_tile(tile_strips(tile), w_rows, w_j, diagonal=i == j))
-        for j, (tile, w_j) in enumerate(zip(run.tiles, w_columns, strict=True), start)
-    ]
-    count = len(run.tiles)
-    return join(i, products, TileCounts(computed=count) if computed else TileCounts(read=count))
+def _multiply_run(run: TileRun, i: int, start: int, computed: bool, w_rows: Block, *w_columns: Block) -> RunProduct:
+    counts = TileCounts(computed=1) if computed else TileCounts(read=1)
+
+    def multiply(j: int, w_j: Block) -> TileProduct:
+        product = multiply_tile(
+            tile_strips(run.tiles[j - start], diagonal=i == j), w_rows, w_j, diagonal=i == j, measure=computed
+        )
+        return replace(product, error=run.error, counts=counts)
+
+    return multiply_run(i, start, w_columns, multiply)
 
 
 def _identity(run: TileRun) -> TileRun:

@@ -13,9 +13,10 @@ from scalable_kpca.engine import Engine
 from scalable_kpca.gram.products import RowReduction, TileCounts, reduce_row
 from scalable_kpca.tiling import Tiling
 
-__all__ = ["Gram", "PassResult", "run_pass"]
+__all__ = ["Gram", "PassResult", "assemble", "run_pass"]
 
 Matrix = NDArray[np.float64]
+Block = NDArray[np.floating[Any]]  # vectors, in the dtype of the arithmetic
 RunTask = Callable[[int, range], tuple[Any, ...]]
 
 
@@ -31,6 +32,8 @@ class PassResult:
         K 1: a column of ones rides along in every pass.
     squared_norm : float
         ‖K‖_F².
+    error : float
+        Largest relative error of an entry that was evaluated in this pass.
     counts : TileCounts
     kept : list
         Stand-ins for what the engine kept, in the order asked for.
@@ -39,6 +42,7 @@ class PassResult:
     product: Matrix
     row_sums: NDArray[np.float64]
     squared_norm: float
+    error: float
     counts: TileCounts
     kept: list[Any]
 
@@ -56,11 +60,11 @@ class Gram(Protocol):
     tiling: Tiling
     dtype: str
 
-    def build(self) -> PassResult:
-        """Make every tile that is missing; the first pass, with the column of ones alone."""
+    def build(self, block: Block | None = None) -> PassResult:
+        """Make every tile that is missing, and K times `block` on the way: the first pass."""
 
-    def multiply(self, block: Matrix) -> PassResult:
-        """One pass: K times `block` of shape (n_samples, b), float64."""
+    def multiply(self, block: Block) -> PassResult:
+        """One pass: K times `block` of shape (n_samples, b), in the block's dtype, sums in float64."""
 
     def to_array(self) -> NDArray[np.floating[Any]]:
         """Whole matrix as an array of shape (n_samples, n_samples): for small n only."""
@@ -69,7 +73,7 @@ class Gram(Protocol):
 def run_pass(
     engine: Engine,
     tiling: Tiling,
-    block: Matrix,
+    block: Block | None,
     run_task: RunTask,
     *,
     stage: str,
@@ -85,8 +89,8 @@ def run_pass(
         Where the tasks run.
     tiling : Tiling
         The tiles.
-    block : ndarray of shape (n_samples, b), float64
-        V.
+    block : ndarray of shape (n_samples, b), float32 or float64
+        V, or None for the column of ones alone. Strips are multiplied in its dtype and summed in float64.
     run_task : callable
         ``run_task(i, columns)`` is the head ``(function, *arguments)`` of the task for tiles (i, j), j in `columns`;
         W_i and then every W_j are appended to it. Its value is a `RunProduct`.
@@ -109,7 +113,11 @@ def run_pass(
     partial sum of n·(b + 1) float64; no tile leaves the process that made it.
     """
     name = engine.new_name("pass")
-    vectors = np.column_stack([block, np.ones(tiling.n_samples)])
+    if block is None:
+        block = np.empty((tiling.n_samples, 0))
+    # one memory layout, whatever the caller's: BLAS adds in another order for another layout
+    vectors = np.ones((tiling.n_samples, block.shape[1] + 1), block.dtype)
+    vectors[:, :-1] = block
     graph: dict[Any, Any] = dict(extra or {})
     for i in range(tiling.n_blocks):
         graph[f"{name}-vectors", i] = vectors[tiling.block(i)]
@@ -128,13 +136,26 @@ def run_pass(
     weights = {(f"{name}-finished", i): tiling.n_blocks - i for i in range(tiling.n_blocks)}
     values, kept = engine.run(graph, [*weights, f"{name}-totals"], keep=keep, stage=stage, weights=weights)
     product = np.concatenate(values[:-1])
-    squared_norm, counts = values[-1]
-    return PassResult(np.ascontiguousarray(product[:, :-1]), product[:, -1].copy(), squared_norm, counts, kept)
+    squared_norm, error, counts = values[-1]
+    return PassResult(np.ascontiguousarray(product[:, :-1]), product[:, -1].copy(), squared_norm, error, counts, kept)
+
+
+def assemble(
+    tiling: Tiling, dtype: str, tile: Callable[[int, int], NDArray[np.floating[Any]]]
+) -> NDArray[np.floating[Any]]:
+    """Whole symmetric matrix from its upper tiles: for small n only."""
+    array = np.empty((tiling.n_samples, tiling.n_samples), dtype)
+    for i, j in tiling.tiles():
+        rows, columns = tiling.block(i), tiling.block(j)
+        array[rows, columns] = tile(i, j)
+        if i != j:
+            array[columns, rows] = array[rows, columns].T
+    return array
 
 
 def _finished(row: RowReduction) -> Matrix:
     return row.finished
 
 
-def _totals(row: RowReduction) -> tuple[float, TileCounts]:
-    return row.squared_norm, row.counts
+def _totals(row: RowReduction) -> tuple[float, float, TileCounts]:
+    return row.squared_norm, row.error, row.counts

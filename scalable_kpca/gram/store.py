@@ -97,14 +97,20 @@ class StoredTiles:
         self.check(i, j, exact.sum(axis=1), exact.sum(axis=0 if i != j else 1), float(np.square(exact).sum()))
         return tile
 
-    def check(self, i: int, j: int, row_sums: Matrix, column_sums: Matrix, squared_norm: float) -> None:
+    def check(
+        self, i: int, j: int, row_sums: Matrix, column_sums: Matrix, squared_norm: float, dtype: str = "float64"
+    ) -> None:
         """Compare the sums of a tile just read with the stored ones; CorruptTileError when they differ.
 
         Notes
         -----
-        A sum of t terms differs between two orders of addition by at most ``2 t eps Σ|k| ≤ 2 t^{3/2} eps ‖K_ij‖_F``.
+        Sums of t terms in float64 differ between two orders of addition by at most
+        ``2 t eps Σ|k| ≤ 2 t^{3/2} eps ‖K_ij‖_F``. In float32 that worst case would hide a swapped tile; there the
+        tolerance is 4 t eps ‖K_ij‖_F, which the rounding of t terms does not reach unless all errors have one sign and
+        one row holds nearly the whole norm.
         """
-        tolerance = 2 * self.tiling.tile_rows**1.5 * np.finfo(np.float64).eps * np.sqrt(squared_norm)
+        eps, t = float(np.finfo(dtype).eps), self.tiling.tile_rows
+        tolerance = eps * np.sqrt(squared_norm) * (2 * t**1.5 if dtype == "float64" else 4 * t)
         for found, at in ((row_sums, (i, j)), (column_sums, (j, i))):
             difference = np.abs(self._sums(*at)[: len(found)] - found).max()
             if not difference <= tolerance:
@@ -115,7 +121,7 @@ class StoredTiles:
                     f"its sums differ from the stored ones by {difference:.3g} (> {tolerance:.3g})",
                 )
 
-    def commit(self, i: int, j: int, tile: Tile, row_sums: Matrix, column_sums: Matrix) -> None:
+    def commit(self, i: int, j: int, tile: Tile) -> None:
         """Write tile (i, j), then its column sums, then its row sums: the last write commits.
 
         Raises
@@ -127,8 +133,8 @@ class StoredTiles:
         with storage_errors(f"writing tile ({i}, {j}) of {self.path}"):
             tiles[self.tiling.block(i), self.tiling.block(j)] = tile
             if i != j:
-                sums[j, i, :] = self._padded(column_sums)
-            sums[i, j, :] = self._padded(row_sums)
+                sums[j, i, :] = self._padded(tile.sum(axis=0, dtype=np.float64))
+            sums[i, j, :] = self._padded(tile.sum(axis=1, dtype=np.float64))
 
     def withdraw(self, i: int, j: int) -> None:
         """Clear the place of a missing or damaged tile, its commit first; only a new commit makes it readable."""

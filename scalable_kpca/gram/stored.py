@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,24 @@ from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import CorruptTileError
-from scalable_kpca.gram.passes import PassResult, run_pass
-from scalable_kpca.gram.products import RunProduct, TileCounts, computed_strips, join, multiply_tile, tile_strips
+from scalable_kpca.gram.passes import PassResult, assemble, run_pass
+from scalable_kpca.gram.products import (
+    RunProduct,
+    TileCounts,
+    TileProduct,
+    computed_strips,
+    multiply_run,
+    multiply_tile,
+    strips_of_tile,
+    tile_strips,
+)
 from scalable_kpca.gram.store import StoredTiles
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows
 
 __all__ = ["StoredGram"]
 
-Matrix = NDArray[np.float64]
+Block = NDArray[np.floating[Any]]
 
 
 class StoredGram:
@@ -47,16 +57,16 @@ class StoredGram:
         self._engine, self._width = engine, tiles_per_task
         self.tiling, self.dtype = tiles.tiling, tiles.dtype
 
-    def build(self) -> PassResult:
-        """Compute exactly the missing and damaged tiles; one pass, with the column of ones alone."""
+    def build(self, block: Block | None = None) -> PassResult:
+        """Compute exactly the missing and damaged tiles, and K times `block` on the way."""
         self._tiles.sweep()
-        return self._pass(np.empty((self.tiling.n_samples, 0)), "tiles", build=True)
+        return self._pass(block, "tiles", build=True)
 
-    def multiply(self, block: Matrix) -> PassResult:
-        """One pass: K times `block` of shape (n_samples, b), float64."""
+    def multiply(self, block: Block) -> PassResult:
+        """One pass: K times `block` of shape (n_samples, b)."""
         return self._pass(block, "pass", build=False)
 
-    def _pass(self, block: Matrix, stage: str, *, build: bool) -> PassResult:
+    def _pass(self, block: Block | None, stage: str, *, build: bool) -> PassResult:
         origin = (self._rows, self._kernel) if build else (None, None)
         return run_pass(
             self._engine,
@@ -69,13 +79,7 @@ class StoredGram:
 
     def to_array(self) -> NDArray[np.floating[Any]]:
         """Whole matrix as an array of shape (n_samples, n_samples): for small n only."""
-        array = np.empty((self.tiling.n_samples, self.tiling.n_samples), self.dtype)
-        for i, j in self.tiling.tiles():
-            rows, columns = self.tiling.block(i), self.tiling.block(j)
-            array[rows, columns] = self._tiles.read_checked(i, j)
-            if i != j:
-                array[columns, rows] = array[rows, columns].T
-        return array
+        return assemble(self.tiling, self.dtype, self._tiles.read_checked)
 
     def to_dask(self) -> Any:
         """Full symmetric matrix as a lazy dask array; mirrored blocks are transposes of stored ones."""
@@ -93,52 +97,37 @@ class StoredGram:
 
 
 def _run(
-    tiles: StoredTiles,
-    rows: Rows | None,
-    kernel: Kernel | None,
-    i: int,
-    start: int,
-    w_rows: Matrix,
-    *w_columns: Matrix,
+    tiles: StoredTiles, rows: Rows | None, kernel: Kernel | None, i: int, start: int, w_rows: Block, *w_columns: Block
 ) -> RunProduct:
-    products, counts = [], TileCounts()
-    for j, w_j in enumerate(w_columns, start):
+    def multiply(j: int, w_j: Block) -> TileProduct:
         if rows is None or kernel is None:
-            product, count = _read_and_multiply(tiles, i, j, w_rows, w_j), TileCounts(read=1)
-        else:
-            product, count = _build_and_multiply(tiles, rows, kernel, i, j, w_rows, w_j)
-        products.append((j, *product))
-        counts = counts + count
-    return join(i, products, counts)
+            return _read_and_multiply(tiles, i, j, w_rows, w_j)
+        return _build_and_multiply(tiles, rows, kernel, i, j, w_rows, w_j)
+
+    return multiply_run(i, start, w_columns, multiply)
 
 
 def _build_and_multiply(
-    tiles: StoredTiles, rows: Rows, kernel: Kernel, i: int, j: int, w_rows: Matrix, w_columns: Matrix
-) -> tuple[tuple[Matrix, Matrix | None, float], TileCounts]:
-    count = TileCounts(computed=1)
+    tiles: StoredTiles, rows: Rows, kernel: Kernel, i: int, j: int, w_rows: Block, w_columns: Block
+) -> TileProduct:
+    strips, counts = strips_of_tile(kernel, rows, tiles.tiling, i, j, tiles.dtype), TileCounts(computed=1)
     try:
         if tiles.is_committed(i, j):
-            return _read_and_multiply(tiles, i, j, w_rows, w_columns), TileCounts(read=1)
+            return replace(_read_and_multiply(tiles, i, j, w_rows, w_columns), error=strips.error)
     except CorruptTileError:
-        count = TileCounts(computed=1, repaired=1)
+        counts = TileCounts(computed=1, repaired=1)
     tiles.withdraw(i, j)
     tile = np.empty((len(w_rows), len(w_columns)), tiles.dtype)
-    strips = computed_strips(kernel, rows, tiles.tiling, i, j, tile)
-    product = multiply_tile(strips, w_rows, w_columns, diagonal=i == j)
-    tiles.commit(i, j, tile, *_sums(product, i, j))
-    return product, count
+    product = multiply_tile(
+        computed_strips(strips, tiles.tiling, i, j, tile), w_rows, w_columns, diagonal=i == j, measure=True
+    )
+    tiles.commit(i, j, tile)
+    return replace(product, error=strips.error, counts=counts)
 
 
-def _read_and_multiply(
-    tiles: StoredTiles, i: int, j: int, w_rows: Matrix, w_columns: Matrix
-) -> tuple[Matrix, Matrix | None, float]:
-    product = multiply_tile(tile_strips(tiles.read(i, j)), w_rows, w_columns, diagonal=i == j)
-    row_sums, column_sums = _sums(product, i, j)
-    tiles.check(i, j, row_sums, column_sums, product[2])
-    return product
-
-
-def _sums(product: tuple[Matrix, Matrix | None, float], i: int, j: int) -> tuple[Matrix, Matrix]:
-    """Row and column sums of the tile: the products with the column of ones, which is always the last."""
-    row_part, column_part, _ = product
-    return row_part[:, -1], row_part[:, -1] if i == j or column_part is None else column_part[:, -1]
+def _read_and_multiply(tiles: StoredTiles, i: int, j: int, w_rows: Block, w_columns: Block) -> TileProduct:
+    product = multiply_tile(
+        tile_strips(tiles.read(i, j), diagonal=i == j), w_rows, w_columns, diagonal=i == j, measure=True
+    )
+    tiles.check(i, j, product.row_sums, product.column_sums, product.squared_norm, dtype=w_rows.dtype.name)
+    return replace(product, counts=TileCounts(read=1))

@@ -12,9 +12,10 @@ from scalable_kpca.kernels.functions import (
     kernel_from_json,
     resolve_kernel,
 )
-from scalable_kpca.kernels.strips import STRIP_ROWS, kernel_array, kernel_block, kernel_strips
+from scalable_kpca.kernels.strips import FLOAT32_GOOD, STRIP_ROWS, TileStrips, kernel_array, kernel_block, place_strip
 
 __all__ = [
+    "FLOAT32_GOOD",
     "KERNELS",
     "RBF",
     "STRIP_ROWS",
@@ -24,9 +25,10 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Sigmoid",
+    "TileStrips",
     "kernel_array",
     "kernel_block",
     "kernel_from_json",
-    "kernel_strips",
+    "place_strip",
     "resolve_kernel",
 ]

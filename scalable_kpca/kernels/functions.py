@@ -29,6 +29,8 @@ __all__ = [
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+EPS32 = float(np.finfo(np.float32).eps)
+
 _MINIMA = {"gamma": 0.0, "degree": 0.0}
 
 
@@ -58,8 +60,17 @@ class Kernel(ABC):
         """Write k(x, y) for the rows behind `left` and the columns behind `right` into `out`, float64."""
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
-        """Factors (left, right) of one tile, such that any rows of `left` can be given to `evaluate`."""
+        """Factors of one tile, (a, c) and (c, b): any rows of the first and columns of the second go to `evaluate`."""
         return rows, columns.T
+
+    def float32_error(self, left: Matrix, right: Matrix) -> float:
+        """First-order size of the error, relative to the largest k(x, x), when these factors are evaluated in float32.
+
+        Rounding of an inner product is taken as 4·eps32 of the product of the norms: its terms round independently, so
+        that the worst case, n_features times as large, does not occur.
+        """
+        del left, right
+        return 4 * EPS32
 
     def to_json(self) -> dict[str, Any]:
         """Name and parameters as JSON values; `kernel_from_json` is the inverse."""
@@ -106,6 +117,10 @@ class Polynomial(Kernel):
         out += self.coef0
         _raise_to(out, self.degree)
 
+    def float32_error(self, left: Matrix, right: Matrix) -> float:
+        del left, right
+        return 4 * EPS32 * max(1.0, self.degree)
+
 
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
@@ -129,6 +144,10 @@ class Sigmoid(Kernel):
         np.matmul(left, right, out=out)
         out += self.coef0
         np.tanh(out, out=out)
+
+    def float32_error(self, left: Matrix, right: Matrix) -> float:
+        largest = math.sqrt(float(_squared_norms(left).max()) * float(_squared_norms(right.T).max()))
+        return 4 * EPS32 * max(1.0, largest)
 
 
 @dataclass(frozen=True)
@@ -178,6 +197,10 @@ class RBF(Kernel):
         np.minimum(out, 0, out=out)
         np.exp(out, out=out)
 
+    def float32_error(self, left: Matrix, right: Matrix) -> float:
+        # the exponent is a difference of numbers as large as γ‖x − μ‖², which the factors carry
+        return 4 * EPS32 * max(1.0, -float(left[:, -2].min()), -float(right[-1].min()))
+
 
 @dataclass(frozen=True)
 class Laplacian(Kernel):
@@ -189,15 +212,16 @@ class Laplacian(Kernel):
     def diagonal(self, rows: Matrix) -> Vector:
         return np.ones(len(rows))
 
-    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
-        return rows, columns
-
     def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
         from scipy.spatial.distance import cdist
 
-        cdist(left, right, metric="cityblock", out=out)
+        cdist(left, right.T, metric="cityblock", out=out)
         out *= -self.gamma
         np.exp(out, out=out)
+
+    def float32_error(self, left: Matrix, right: Matrix) -> float:
+        del left, right
+        return math.inf  # scipy's city-block distance is float64 only
 
 
 KERNELS: Mapping[str, type[Kernel]] = {

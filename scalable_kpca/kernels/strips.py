@@ -1,7 +1,6 @@
 """Kernel values between blocks of rows, strip by strip.
 
-A *strip* is a few hundred rows of a tile, small enough for the cache. Everything is evaluated in float64: rounding to
-the tile's dtype happens once, when a strip is stored.
+A *strip* is a few hundred rows of a tile, small enough for the cache.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from numpy.typing import NDArray
 
 from scalable_kpca.kernels.functions import Kernel
 
-__all__ = ["STRIP_ROWS", "kernel_array", "kernel_block", "kernel_strips"]
+__all__ = ["FLOAT32_GOOD", "STRIP_ROWS", "TileStrips", "kernel_array", "kernel_block", "place_strip"]
 
 Matrix = NDArray[np.float64]
+Strip = NDArray[np.floating[Any]]
 
 STRIP_ROWS = 256
+FLOAT32_GOOD = 1e-5  # largest relative error that evaluation in float32 may have
 
 
-def kernel_strips(
-    kernel: Kernel, rows: Matrix, columns: Matrix, *, diagonal: bool = False, strip_rows: int = STRIP_ROWS
-) -> Iterator[tuple[int, Matrix]]:
+class TileStrips:
     """Strips of one tile, from the top down, each written into the same buffer.
 
     Parameters
@@ -33,36 +32,75 @@ def kernel_strips(
     rows, columns : ndarray of shape (a, n_features) and (b, n_features), float64
         The two sides of the tile.
     diagonal : bool
-        Whether this is a tile on the diagonal, whose diagonal entries are set to k(x, x) exactly.
+        Whether this is a tile on the diagonal. Then a strip begins at the diagonal: its columns are those from its first
+        row on, the square where it meets the diagonal is exactly symmetric, and diagonal entries are k(x, x) exactly.
     strip_rows : int
         Height of a strip.
+    dtype : str
+        Of the strips.
 
-    Yields
-    ------
-    start : int
-        First row of the strip within the tile.
-    strip : ndarray of shape (≤ strip_rows, b), float64
-        Valid until the next strip is asked for.
+    Attributes
+    ----------
+    error : float
+        First-order error of an entry relative to the largest k(x, x): the rounding to `dtype`, and the evaluation in
+        float32 where that is used.
 
     Notes
     -----
-    Cost: 2·a·b·n_features flops and a·b evaluations of the kernel's scalar function. Memory: one strip, and the two
-    folded sides.
+    Iterating gives pairs of the first row of a strip within the tile and the strip, an ndarray of shape
+    (≤ strip_rows, b), or (≤ strip_rows, b − first row) on the diagonal, valid until the next one is asked for. float32
+    strips are evaluated in float32 when `Kernel.float32_error` is at most `FLOAT32_GOOD`, else in float64 and rounded.
+    Cost: 2·a·b·n_features flops and a·b values of the kernel's scalar function, half of that on the diagonal. Memory:
+    one strip, or two, and the two folded sides.
     """
-    if len(rows) == 0:
-        return
-    left, right = kernel.fold(rows, columns)
-    with np.errstate(over="ignore", invalid="ignore"):
-        exact = kernel.diagonal(rows) if diagonal else None
-    buffer = np.empty((min(strip_rows, len(rows)), len(columns)))
-    for start in range(0, len(rows), strip_rows):
-        strip = buffer[: len(rows) - start]
-        with np.errstate(over="ignore", invalid="ignore"):  # callers check that what they store is finite
-            kernel.evaluate(left[start : start + strip_rows], right, strip)
-        if exact is not None:
-            within = np.arange(len(strip))
-            strip[within, start + within] = exact[start : start + len(strip)]
-        yield start, strip
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        rows: Matrix,
+        columns: Matrix,
+        *,
+        diagonal: bool = False,
+        strip_rows: int = STRIP_ROWS,
+        dtype: str = "float64",
+    ) -> None:
+        self._kernel, self._diagonal, self._strip_rows, self._dtype = kernel, diagonal, strip_rows, dtype
+        self._rows, self._n_columns = rows, len(columns)
+        self._left: NDArray[Any] = rows
+        self._right: NDArray[Any] = columns.T
+        self.error = float(np.finfo(dtype).eps) / 2
+        if len(rows) == 0 or len(columns) == 0:
+            return
+        self._left, self._right = kernel.fold(rows, columns)
+        if dtype == "float32":
+            error = kernel.float32_error(self._left, self._right)
+            if error <= FLOAT32_GOOD:
+                self.error = max(self.error, error)
+                self._left, self._right = self._left.astype(np.float32), self._right.astype(np.float32)
+
+    def __iter__(self) -> Iterator[tuple[int, Strip]]:
+        size = min(self._strip_rows, len(self._rows)) * self._n_columns
+        buffer = np.empty(size, self._left.dtype)
+        stored = buffer if buffer.dtype == self._dtype else np.empty(size, self._dtype)
+        for start in range(0, len(self._rows), self._strip_rows):
+            length = min(self._strip_rows, len(self._rows) - start)
+            first = start if self._diagonal else 0
+            shape = (length, self._n_columns - first)
+            strip = buffer[: shape[0] * shape[1]].reshape(shape)
+            rounded = stored[: shape[0] * shape[1]].reshape(shape)
+            with np.errstate(over="ignore", invalid="ignore"):  # callers check that what they store is finite
+                self._kernel.evaluate(self._left[start : start + length], self._right[:, first:], strip)
+                if self._diagonal:
+                    self._settle_square(strip, start)
+                if rounded is not strip:
+                    rounded[...] = strip
+            yield start, rounded
+
+    def _settle_square(self, strip: Strip, start: int) -> None:
+        square = strip[:, : len(strip)]
+        half = square / 2  # before adding, so that large entries do not overflow
+        np.add(half, half.T, out=square)
+        np.fill_diagonal(square, self._kernel.diagonal(self._rows[start : start + len(strip)]))
 
 
 def kernel_block(
@@ -77,10 +115,19 @@ def kernel_block(
     left = rows.astype(np.float64)
     # one buffer for both sides of a diagonal block, as in a tile: BLAS may take another path for two
     right = left if diagonal else columns.astype(np.float64)
-    strips = kernel_strips(kernel, left, right, diagonal=diagonal)
-    for start, strip in strips:
-        block[start : start + len(strip)] = strip
+    for start, strip in TileStrips(kernel, left, right, diagonal=diagonal, dtype=dtype):
+        place_strip(block, start, strip, diagonal=diagonal)
     return block
+
+
+def place_strip(tile: Strip, start: int, strip: Strip, *, diagonal: bool) -> None:
+    """Write a strip of a tile where it belongs; on the diagonal also its mirror image."""
+    stop = start + len(strip)
+    if diagonal:
+        tile[start:stop, start:] = strip
+        tile[stop:, start:stop] = strip[:, len(strip) :].T
+    else:
+        tile[start:stop] = strip
 
 
 def kernel_array(rows: Any, kernel: Kernel, dtype: str = "float64") -> Any:

@@ -26,6 +26,14 @@ class EigenResult:
         Products with the whole operator that it took.
     is_whole_spectrum : bool
         Whether the method computed the whole spectrum and chose from it, so that nothing can have been missed.
+    residual_norms : ndarray of shape (k,), float64, or None
+        ‖Av − λv‖ where the method knows them without another pass.
+    rounding : float
+        Size of the rounding in the products behind `residual_norms`.
+    ritz_values : ndarray of shape (≥ k,), float64, or None
+        All approximate eigenvalues that the method has, descending.
+    ritz_residuals : ndarray, float64, or None
+        Their residual norms.
     """
 
     eigenvalues: NDArray[np.float64]
@@ -33,6 +41,10 @@ class EigenResult:
     solver: str
     n_passes: int
     is_whole_spectrum: bool
+    residual_norms: NDArray[np.float64] | None = None
+    rounding: float = 0.0
+    ritz_values: NDArray[np.float64] | None = None
+    ritz_residuals: NDArray[np.float64] | None = None
 
 
 def canonical(

@@ -118,19 +118,21 @@ def test_only_the_upper_triangle_is_computed_and_stored(tmp_path, engine, n, t, 
     assert sum(file.stat().st_size for file in sums.values()) == n_blocks**2 * (t * 8 + crc)
 
 
-def test_stored_entries_are_the_kernel_rounded_once(whole, copy):
+def test_stored_entries_are_the_kernel_and_exactly_symmetric(whole, copy):
     _, gram, _ = copy
     X, dtype = samples(), np.dtype(whole[1])
     found = gram.to_array()
     assert found.dtype == dtype
     # factors of norm ‖x‖ ≤ 5 and γ = 0.3: the exponent is below 30, so its absolute error is below 30·8·eps
-    error = 30 * 8 * np.finfo(np.float64).eps + np.finfo(dtype).eps / 2
+    # and float32 evaluation, where it is used, is good for 4·eps32 of the exponent
+    error = (
+        30 * 8 * np.finfo(np.float64).eps
+        + np.finfo(dtype).eps / 2
+        + (4 * 30 * np.finfo(dtype).eps if dtype == np.float32 else 0)
+    )
     exact = np.exp(-0.3 * np.square(X[:, None] - X[None]).sum(axis=2))
     assert np.abs(found - exact).max() <= error
-    # mirrored tiles are the same numbers; the two halves of a tile on the diagonal are two evaluations of the kernel
-    off_diagonal = np.arange(50)[:, None] // 16 != np.arange(50)[None, :] // 16
-    assert np.array_equal(found[off_diagonal], found.T[off_diagonal])
-    assert np.abs(found - found.T).max() <= 2 * error
+    assert np.array_equal(found, found.T)
 
 
 def test_sums_and_product_are_those_of_the_whole_matrix(copy):

@@ -1,0 +1,228 @@
+"""Block Lanczos with full re-orthogonalisation: many vectors a pass, and a residual test that costs no pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import NotConvergedError
+from scalable_kpca.operator import CenteredGram
+from scalable_kpca.solvers.result import EigenResult, canonical
+
+__all__ = ["KrylovState", "solve_block_krylov"]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class KrylovState:
+    """Everything that the next pass needs: ``A·basis = basis·projected + block·coupling`` up to the product's rounding.
+
+    Attributes
+    ----------
+    basis : ndarray of shape (n, m), float64
+        Orthonormal columns whose images are known.
+    projected : ndarray of shape (m, m), float64
+        basisᵀ A basis, symmetric.
+    block : ndarray of shape (n, b), float64
+        Orthonormal columns, orthogonal to the basis: the next to be multiplied. b is 0 when the basis is invariant.
+    coupling : ndarray of shape (b, m), float64
+        blockᵀ A basis.
+    rounding : float
+        Largest disagreement seen between the two ways to compute blockᵀ A basis: the size of the product's rounding.
+    n_passes : int
+        Products so far.
+    """
+
+    basis: Matrix
+    projected: Matrix
+    block: Matrix
+    coupling: Matrix
+    rounding: float = 0.0
+    n_passes: int = 0
+
+    def ritz(self) -> tuple[Vector, Matrix, Vector]:
+        """Ritz values, descending, their coordinates in the basis, and residual norms from the recurrence."""
+        values, vectors = scipy.linalg.eigh(self.projected)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        return values, vectors, np.linalg.norm(self.coupling @ vectors, axis=0)
+
+
+def solve_block_krylov(
+    operator: CenteredGram,
+    start: Matrix,
+    count: Callable[[Vector, Vector], int | None],
+    *,
+    tol: float = 1e-6,
+    max_basis: int,
+    max_passes: int | None = None,
+    seed: int = 0,
+    state: KrylovState | None = None,
+    checkpoint: Callable[[KrylovState], None] | None = None,
+) -> EigenResult:
+    """Leading eigenpairs by block Krylov iteration from a given block.
+
+    Parameters
+    ----------
+    operator : CenteredGram of shape (n_samples, n_samples)
+        One pass a product with a block.
+    start : ndarray of shape (n_samples, b)
+        Start block, b ≥ k: guesses of the eigenvectors, and random columns so that nothing is out of reach.
+    count : callable
+        ``count(values, residual_norms)`` says how many leading pairs are wanted, given all Ritz values; None when the
+        basis has to grow before that is known.
+    tol : float
+        Pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁.
+    max_basis : int
+        Columns of the basis at which it is compressed to its leading Ritz vectors (thick restart); at least 3b.
+    max_passes : int, optional
+        Limit on products.
+    seed : int
+        Of the random vectors that are needed when the basis is invariant before it is large enough.
+    state : KrylovState, optional
+        Where an interrupted solve stood.
+    checkpoint : callable, optional
+        Receives the state after every pass.
+
+    Returns
+    -------
+    EigenResult
+
+    Raises
+    ------
+    NotConvergedError
+        When `max_passes` are used up; the message names the residual that was reached.
+
+    Notes
+    -----
+    A pass: one product with b vectors, 8·n·m·b flops of orthogonalisation. Memory: n·(max_basis + 4b) float64. The
+    basis is kept orthonormal by two rounds of classical Gram–Schmidt in float64, also where products are float32.
+
+    References
+    ----------
+    Golub and Underwood (1977), The block Lanczos method; Wu and Simon (2000), Thick-restart Lanczos method.
+    """
+    rng = np.random.default_rng(seed)
+    if state is None:
+        n = operator.shape[0]
+        empty = np.empty((n, 0))
+        block, _ = _orthonormal(start - start.mean(axis=0), empty, 0.0)
+        state = KrylovState(empty, np.empty((0, 0)), block, np.empty((block.shape[1], 0)))
+    b = max(1, start.shape[1])
+    while True:
+        state = _expand(operator, state)
+        values, vectors, residuals = state.ritz()
+        wanted = count(values, residuals)
+        if wanted is not None and wanted <= len(values) and (residuals[:wanted] <= tol * values[0]).all():
+            return _result(state, values, vectors, residuals, wanted)
+        if state.block.shape[1] == 0:
+            state = _continue_invariant(state, b, rng)
+            if state.block.shape[1] == 0:
+                k = len(values) if wanted is None else min(wanted, len(values))
+                return _result(state, values, vectors, residuals, k)
+        elif state.basis.shape[1] + 2 * state.block.shape[1] > max_basis:
+            state = _restart(state, max(b, min(len(values), max_basis - 2 * b)))
+        if checkpoint is not None:
+            checkpoint(state)
+        if max_passes is not None and state.n_passes >= max_passes:
+            shown = residuals[:wanted].max() / values[0] if wanted else np.inf
+            raise NotConvergedError(
+                f"block Krylov reached a residual of {shown:.2g}·λ₁ in max_passes={max_passes} passes, "
+                f"tol={tol:.2g} was asked "
+                "for; raise max_passes or tol."
+            )
+
+
+def _expand(operator: CenteredGram, state: KrylovState) -> KrylovState:
+    """One pass: the block joins the basis, what its image has outside becomes the next block."""
+    m, b = state.basis.shape[1], state.block.shape[1]
+    image = operator.matmat(state.block)
+    basis = np.concatenate([state.basis, state.block], axis=1)
+    coordinates = basis.T @ image
+    image -= basis @ coordinates
+    correction = basis.T @ image
+    image -= basis @ correction
+    coordinates += correction
+    projected = np.empty((m + b, m + b))
+    projected[:m, :m] = state.projected
+    projected[:m, m:] = (coordinates[:m] + state.coupling.T) / 2
+    projected[m:, :m] = projected[:m, m:].T
+    projected[m:, m:] = (coordinates[m:] + coordinates[m:].T) / 2
+    scale = float(np.abs(np.diagonal(projected)).max(initial=0.0))
+    disagreement = np.concatenate([coordinates[:m] - state.coupling.T, (coordinates[m:] - coordinates[m:].T) / 2])
+    block, factor = _orthonormal(image, basis, len(image) * EPS * scale)
+    return KrylovState(
+        basis=basis,
+        projected=projected,
+        block=block,
+        coupling=np.concatenate([np.zeros((block.shape[1], m)), factor], axis=1),
+        rounding=max(state.rounding, float(np.linalg.norm(disagreement, 2))),
+        n_passes=state.n_passes + 1,
+    )
+
+
+def _orthonormal(image: Matrix, basis: Matrix, floor: float) -> tuple[Matrix, Matrix]:
+    """Block and factor with image = block·factor; directions not longer than `floor` are rounding and left out."""
+    q, r = scipy.linalg.qr(image, mode="economic", overwrite_a=True, check_finite=False)
+    left, lengths, right = scipy.linalg.svd(r)
+    rank = int((lengths > floor).sum())
+    block = q @ left[:, :rank]
+    if basis.shape[1] and rank:
+        # short directions carry the rounding of long ones: make them orthogonal to the basis again
+        block -= basis @ (basis.T @ block)
+        block = _nearest_orthonormal(block)
+    return block, lengths[:rank, None] * right[:rank]
+
+
+def _nearest_orthonormal(block: Matrix) -> Matrix:
+    """Orthonormal columns closest to nearly orthonormal ones, so that each keeps its meaning (polar factor)."""
+    values, vectors = scipy.linalg.eigh(block.T @ block)
+    return np.asarray(block @ ((vectors / np.sqrt(values)) @ vectors.T), np.float64)
+
+
+def _continue_invariant(state: KrylovState, b: int, rng: np.random.Generator) -> KrylovState:
+    """Fresh random directions for a basis that the operator maps into itself; none when it spans everything centred."""
+    n, m = state.basis.shape
+    width = min(b, n - 1 - m)
+    if width <= 0:
+        return state
+    fresh = rng.standard_normal((n, width))
+    fresh -= fresh.mean(axis=0)
+    for _ in range(2):
+        fresh -= state.basis @ (state.basis.T @ fresh)
+    block = scipy.linalg.qr(fresh, mode="economic")[0]
+    return KrylovState(state.basis, state.projected, block, np.zeros((width, m)), state.rounding, state.n_passes)
+
+
+def _restart(state: KrylovState, kept: int) -> KrylovState:
+    """Thick restart: the leading Ritz vectors become the basis, the next block stays."""
+    values, vectors, _ = state.ritz()
+    return KrylovState(
+        basis=state.basis @ vectors[:, :kept],
+        projected=np.diag(values[:kept]),
+        block=state.block,
+        coupling=state.coupling @ vectors[:, :kept],
+        rounding=state.rounding,
+        n_passes=state.n_passes,
+    )
+
+
+def _result(state: KrylovState, values: Vector, vectors: Matrix, residuals: Vector, k: int) -> EigenResult:
+    found, columns = canonical(values[:k], state.basis @ vectors[:, :k])
+    return EigenResult(
+        eigenvalues=found,
+        eigenvectors=columns,
+        solver="block_krylov",
+        n_passes=state.n_passes,
+        is_whole_spectrum=state.basis.shape[1] >= state.basis.shape[0] - 1,
+        residual_norms=residuals[:k],
+        rounding=state.rounding,
+        ritz_values=values,
+        ritz_residuals=residuals,
+    )
