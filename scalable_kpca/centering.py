@@ -37,7 +37,9 @@ class Centering:
 
     def centre(self, K: NDArray[np.floating[Any]]) -> Matrix:
         """K̃ = K − κ1ᵀ − 1κᵀ + k̄11ᵀ of the whole training matrix, shape (n_samples, n_samples). [seed 000 eq 14]"""
-        centred: Matrix = K - self.row_means[:, None] - self.row_means[None, :] + self.grand_mean
+        centred = K.astype(np.float64)
+        centred -= self.row_means[:, None]
+        centred -= self.row_means[None, :] - self.grand_mean
         return centred
 
     def centre_new(self, K_new: NDArray[np.floating[Any]]) -> Matrix:

@@ -16,6 +16,8 @@ __all__ = ["Certificate", "GramScale", "certify"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+CERTIFIED_COLUMNS = 64
+
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -106,8 +108,9 @@ class GramScale:
     def zero_threshold(self, largest: float = 0.0) -> float:
         """Eigenvalues up to ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))`` count as zero; λ₁ is `largest`.
 
-        Evaluation in float32 may be less exact than eps(dtype); then its error takes the place of eps. The largest k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is
-        small beside K, as for constant rows.
+        Evaluation in float32 may be less exact than eps(dtype); then its error takes the place of eps. The largest
+        k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is small beside K,
+        as for constant rows.
         """
         relative = max(self.n_samples * float(np.finfo(np.float64).eps), float(np.finfo(self.dtype).eps))
         return max(relative * max(largest, self.max_diagonal), self.entry_error)
@@ -139,9 +142,7 @@ def certify(
     """
     k = len(eigenvalues)
     if result.residual_norms is None:
-        residuals = operator.matmat(eigenvectors)
-        residuals -= eigenvectors * eigenvalues
-        norms, rounding = np.linalg.norm(residuals, axis=0), scale.rounding
+        norms, rounding = _residual_norms(operator, eigenvalues, eigenvectors), scale.rounding
     else:
         norms, rounding = result.residual_norms[:k], result.rounding + scale.rounding
     bounds = norms + rounding
@@ -160,6 +161,17 @@ def certify(
         complete=complete,
         completeness=how,
     )
+
+
+def _residual_norms(operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix) -> Vector:
+    """‖K̃v − λv‖ of each column: a pass for each batch of columns, and no second copy of all vectors."""
+    norms = []
+    for start in range(0, len(eigenvalues), CERTIFIED_COLUMNS):
+        columns = slice(start, start + CERTIFIED_COLUMNS)
+        residuals = operator.matmat(eigenvectors[:, columns])
+        residuals -= eigenvectors[:, columns] * eigenvalues[columns]
+        norms.append(np.linalg.norm(residuals, axis=0))
+    return np.concatenate(norms)
 
 
 def _completeness(result: EigenResult, k: int, bounds: Vector, scale: GramScale) -> tuple[bool, str]:

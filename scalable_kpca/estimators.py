@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 import uuid
 import warnings
@@ -23,15 +24,15 @@ from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import Model, in_memory, save_model
 from scalable_kpca.source import (
     ArrayRows,
-    FiniteCheck,
     Rows,
     RowSummary,
     StoredRows,
+    check_width,
     digest_rows,
     read_rows,
     write_rows,
 )
-from scalable_kpca.tiling import Plan
+from scalable_kpca.tiling import Plan, check_components
 from scalable_kpca.transform import project, project_lazily
 
 __all__ = ["KernelPCA"]
@@ -201,7 +202,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 memory_limit=self.memory_limit,
                 n_jobs=self.n_jobs,
                 tile_rows=self.tile_rows,
-                resident_bytes=n_samples * n_features * X.dtype.itemsize if stays else 0,
+                resident_bytes=n_samples * n_features * (4 if X.dtype == np.float32 else 8) if stays else 0,
             )
             rows, summary = self._rows(X, engine, workdir if not stays else None)
             model = self._fit_rows(rows, summary, n_components, engine, workdir)
@@ -233,12 +234,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             For another number of features, or NaN or infinity.
         """
         check_is_fitted(self)
+        X = self._validate(X, reset=False)
         if _is_dask(X):
             return project_lazily(self.model_, X)
-        X = self._validate(X, reset=False)
-        finite = FiniteCheck(self._feature_names())
-        finite.add(X)
-        finite.raise_if_any()
         return project(self.model_, X)
 
     def save(self, path: str | Path) -> None:
@@ -251,12 +249,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.model_.n_components
 
     def _validate(self, X: Any, *, reset: bool = True) -> Any:
-        if _is_dask(X) or type(X).__module__.partition(".")[0] == "zarr":
+        if _is_dask(X) or _is_zarr(X):
             if len(X.shape) != 2 or 0 in X.shape:
                 raise InvalidInputError(f"X has shape {X.shape}; a matrix with at least one row and column is needed.")
+            if X.dtype.kind not in "fiub":
+                raise InvalidInputError(
+                    f"X has dtype {X.dtype}; real numbers are needed: encode or leave out other columns."
+                )
+            if reset:
+                self.n_features_in_ = X.shape[1]
+                if hasattr(self, "feature_names_in_"):
+                    del self.feature_names_in_
+            check_width(X.shape[1], self.n_features_in_)
             if _is_dask(X) and np.isnan(X.shape[0]):
                 X = X.compute_chunk_sizes()
-            self.n_features_in_ = X.shape[1]
             return X
         # finiteness is checked by our own streaming check, which names the row and column
         try:
@@ -273,14 +279,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
 
     def _n_components(self, n_samples: int) -> int | float | None:
-        k = self.n_components
-        if k is None:
-            return None
-        if isinstance(k, bool) or not _is_number_of_components(k):
-            raise InvalidInputError(
-                f"n_components={k!r}; an integer ≥ 1, a fraction between 0 and 1, or None is needed."
-            )
-        if isinstance(k, float):
+        k = check_components(self.n_components)
+        if not isinstance(k, int):
             return k
         if k > n_samples:
             warnings.warn(
@@ -288,7 +288,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 UserWarning,
                 stacklevel=3,
             )
-        return min(int(k), n_samples)
+        return min(k, n_samples)
 
     @contextlib.contextmanager
     def _workdir(self, engine: Engine) -> Iterator[Path]:
@@ -313,7 +313,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         dtype = "float32" if X.dtype == np.float32 else "float64"
         batches = _batches(X, engine, dtype, t)
         if workdir is None:
-            array = X if isinstance(X, np.ndarray) else np.concatenate(list(batches))
+            array = X if isinstance(X, np.ndarray) else _gather(batches, X.shape, dtype)
             return ArrayRows(array), read_rows(_batches(array, engine, dtype, t), n_features, t, names)
         fresh = workdir / f"rows-{uuid.uuid4().hex}.zarr"
         rows, summary = write_rows(
@@ -328,8 +328,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         )
         # named by its contents, so that rows of another fit in the same directory are never replaced
         final = workdir / f"rows-{digest_rows(rows, t)[:16]}-{t}.zarr"
-        if not final.exists():
+        try:
             fresh.rename(final)
+        except OSError:
+            if not final.exists():
+                raise
+            shutil.rmtree(fresh)  # the same rows were here already
         return StoredRows(str(final), n_samples, n_features, dtype), summary
 
     def _fit_rows(
@@ -373,12 +377,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.n_passes_ = model.n_passes
 
 
-def _is_number_of_components(k: Any) -> bool:
-    return bool(k >= 1) if isinstance(k, (int, np.integer)) else isinstance(k, float) and 0 < k < 1
-
-
 def _is_dask(X: Any) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "chunks")
+
+
+def _is_zarr(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "zarr"
+
+
+def _gather(batches: Iterator[NDArray[Any]], shape: tuple[int, int], dtype: str) -> NDArray[Any]:
+    array, start = np.empty(shape, dtype), 0
+    for batch in batches:
+        array[start : start + len(batch)] = batch
+        start += len(batch)
+    return array
 
 
 def _batches(X: Any, engine: Engine, dtype: str, rows: int) -> Iterator[NDArray[Any]]:

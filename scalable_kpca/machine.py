@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import psutil
 from dask.utils import parse_bytes
 
@@ -62,6 +63,7 @@ def resolve_threads(n_jobs: int | None) -> int:
     processors = available_processors()
     if n_jobs is None:
         return processors
-    if n_jobs == 0:
-        raise ConfigError("n_jobs=0 leaves nobody to work; give a positive number, or None for all processors.")
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ConfigError(f"n_jobs={n_jobs!r}; a positive or negative integer, or None for all processors, is needed.")
+    n_jobs = int(n_jobs)
     return n_jobs if n_jobs > 0 else max(1, processors + 1 + n_jobs)

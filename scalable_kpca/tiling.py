@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from dask.utils import format_bytes
 
-from scalable_kpca.errors import ConfigError, MemoryLimitError
+from scalable_kpca.errors import ConfigError, InvalidInputError, MemoryLimitError
 from scalable_kpca.kernels import STRIP_ROWS
 
-__all__ = ["DENSE_LIMIT", "GRAM_HOMES", "SOLVERS", "Plan", "Tiling", "arpack_vectors", "plan_exact"]
+__all__ = ["DENSE_LIMIT", "GRAM_HOMES", "SOLVERS", "Plan", "Tiling", "arpack_vectors", "check_components", "plan_exact"]
 
 GRAM_HOMES = ("zarr", "memory", "recompute")
 SOLVERS = ("dense", "arpack", "block_krylov")
@@ -63,7 +64,9 @@ class Tiling:
     @property
     def n_entries(self) -> int:
         """Matrix entries inside the tiles that exist: what one pass evaluates or reads."""
-        return sum(self.length(i) * (self.n_samples - self.block(i).start) for i in range(self.n_blocks))
+        n, t, whole = self.n_samples, self.tile_rows, self.n_blocks - 1
+        last = n - whole * t
+        return whole * t * n - t * t * (whole * (whole - 1) // 2) + last * last
 
     def block(self, i: int) -> slice[int, int, None]:
         """Rows of block i."""
@@ -192,7 +195,10 @@ def plan_exact(
     ConfigError
         When options exclude one another.
     """
-    _check_choices(dtype, solver, gram, tile_rows, has_disk)
+    n_samples, n_features = _whole("n_samples", n_samples), _whole("n_features", n_features)
+    n_components = check_components(n_components)
+    tile_rows = None if tile_rows is None else _whole("tile_rows", tile_rows)
+    _check_choices(dtype, solver, gram, has_disk)
     reasons: list[str] = []
     solver = _choose_solver(solver, n_samples, n_components, reasons)
     dtype = _choose_dtype(dtype, n_samples, reasons)
@@ -259,7 +265,27 @@ def arpack_vectors(n_samples: int, n_components: int) -> int:
     return min(n_samples, max(2 * n_components + 1, 20))
 
 
-def _check_choices(dtype: str, solver: str, gram: str, tile_rows: int | None, has_disk: bool) -> None:
+def check_components(n_components: Any) -> int | float | None:
+    """A number of components ≥ 1, a fraction between 0 and 1, or None; InvalidInputError for anything else."""
+    if n_components is None:
+        return None
+    if not isinstance(n_components, bool):
+        if isinstance(n_components, (int, np.integer)) and n_components >= 1:
+            return int(n_components)
+        if isinstance(n_components, (float, np.floating)) and 0 < n_components < 1:
+            return float(n_components)
+    raise InvalidInputError(
+        f"n_components={n_components!r}; an integer ≥ 1, a fraction between 0 and 1, or None is needed."
+    )
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ConfigError(f"{name}={value!r}; an integer ≥ 1 is needed.")
+    return int(value)
+
+
+def _check_choices(dtype: str, solver: str, gram: str, has_disk: bool) -> None:
     for name, value, allowed in (
         ("dtype", dtype, ("auto", "float64", "float32")),
         ("eigen_solver", solver, ("auto", *SOLVERS)),
@@ -267,8 +293,6 @@ def _check_choices(dtype: str, solver: str, gram: str, tile_rows: int | None, ha
     ):
         if value not in allowed:
             raise ConfigError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
-    if tile_rows is not None and tile_rows < 1:
-        raise ConfigError(f"tile_rows={tile_rows}; at least 1 is needed.")
     if gram == "zarr" and not has_disk:
         raise ConfigError('gram="zarr" needs a place for the tiles; set workdir to a directory with room.')
 
@@ -326,7 +350,9 @@ def _krylov_shape(n_samples: int, n_components: int) -> tuple[int, int]:
 
 def _solver_bytes(solver: str, n_samples: int, n_components: int, max_basis: int) -> int:
     if solver == "dense":
-        return 4 * n_samples * n_samples * 8  # K̃, its copy inside LAPACK, eigenvectors, workspace
+        # K̃ and what it is made from, or eigenvectors with their reordered copy and what goes into the model
+        kept = min(n_components or n_samples, n_samples)
+        return (3 * n_samples + 2 * kept) * n_samples * 8 + 5 * n_samples * 64 * 8
     if solver == "block_krylov":
         # the basis, once more while it grows; image, block, vectors in float32, products of the running tasks
         b = max_basis // BASIS_BLOCKS

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import TileStrips
 from scalable_kpca.model import Model
-from scalable_kpca.source import check_width
+from scalable_kpca.source import FiniteCheck, check_width
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["project", "project_lazily", "projector"]
@@ -33,7 +34,14 @@ def projector(model: Model) -> Callable[[NDArray[Any]], Matrix]:
 
     def scores(rows: NDArray[Any]) -> Matrix:
         rows = np.asarray(rows, np.float64)
+        if rows.ndim != 2:
+            raise InvalidInputError(
+                f"rows have shape {rows.shape}; a matrix of new rows × {model.rows.n_features} features is needed."
+            )
         check_width(rows.shape[1], model.rows.n_features)
+        finite = FiniteCheck(model.feature_names)
+        finite.add(rows)
+        finite.raise_if_any()
         product = np.zeros((len(rows), weights.shape[1]))
         for j in range(tiling.n_blocks):
             columns = model.rows.read(tiling.block(j)).astype(np.float64)
@@ -64,7 +72,7 @@ def project(model: Model, rows: NDArray[Any]) -> Matrix:
     Raises
     ------
     InvalidInputError
-        For another number of features.
+        For another number of features, or NaN or infinity.
     """
     return projector(model)(rows)
 

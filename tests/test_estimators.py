@@ -230,3 +230,116 @@ def test_public_names_are_few_and_exist():
         assert getattr(scalable_kpca, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         _ = scalable_kpca.nonsense
+
+
+@pytest.mark.parametrize("solver", ["dense", "block_krylov"])
+@pytest.mark.parametrize("outlier", [-999_999.0, 1e9, 1e12])
+def test_one_far_outlier_does_not_spoil_the_other_rows(outlier, solver):
+    rows = np.random.default_rng(0).normal(size=(500, 5))
+    rows[7, 2] = outlier
+    distances = np.square(rows[:, None] - rows[None]).sum(axis=2)
+    K = np.exp(-0.1 * distances)
+    centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    expected = np.linalg.eigvalsh(centred)[::-1][:4]
+    ours = KernelPCA(4, kernel="rbf", gamma=0.1, eigen_solver=solver, dtype="float64", tol=1e-11).fit(rows)
+    np.testing.assert_allclose(ours.eigenvalues_, expected, atol=1e-10 * expected[0])
+
+
+def test_two_clusters_at_a_distance_of_1e8_are_both_resolved():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 3))
+    rows[::2] += 1e8
+    # differences of coordinates are exact to 1e-8 here: the reference is what these float64 rows really are
+    distances = np.square(rows[:, None] - rows[None]).sum(axis=2)
+    K = np.exp(-0.2 * distances)
+    centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    expected = np.linalg.eigvalsh(centred)[::-1][:5]
+    ours = KernelPCA(5, kernel="rbf", gamma=0.2).fit(rows)
+    np.testing.assert_allclose(ours.eigenvalues_, expected, atol=1e-10 * expected[0])
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_cosine_does_not_depend_on_the_scale_of_the_rows(X, scale):
+    expected = KernelPCA(3, kernel="cosine").fit(X).eigenvalues_
+    np.testing.assert_allclose(
+        KernelPCA(3, kernel="cosine").fit(np.array(X) * scale).eigenvalues_, expected, rtol=1e-12
+    )
+
+
+def test_transform_of_a_zarr_array_of_another_width_is_refused_and_changes_nothing(X, tmp_path):
+    ours = KernelPCA(2).fit(X)
+    narrow = zarr.create_array(str(tmp_path / "x.zarr"), data=np.array(X[:, :3]), chunks=(13, 3))
+    with pytest.raises(InvalidInputError, match=r"3 features.* 5 features"):
+        ours.transform(narrow)
+    assert ours.n_features_in_ == 5
+    stored = zarr.create_array(str(tmp_path / "y.zarr"), data=np.array(X), chunks=(13, 5))
+    np.testing.assert_array_equal(ours.transform(stored), ours.transform(X))
+
+
+def test_nan_in_lazy_rows_is_an_error_and_not_a_score(X):
+    ours = KernelPCA(2).fit(X)
+    bad = np.array(X)
+    bad[3, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="row 3, column 1 is NaN"):
+        ours.transform(da.from_array(bad)).compute()
+    with pytest.raises(InvalidInputError, match="row 3, column 1 is NaN"):
+        project(ours.model_, bad)
+    with pytest.raises(InvalidInputError, match=r"shape \(5,\)"):
+        project(ours.model_, bad[0])
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "datetime64[s]", "U3"])
+def test_lazy_rows_that_are_no_real_numbers_are_refused(dtype):
+    with pytest.raises(InvalidInputError, match="real numbers are needed"):
+        KernelPCA(2).fit(da.from_array(np.zeros((6, 2), dtype)))
+
+
+def test_repeated_fits_leave_one_copy_of_the_rows_in_workdir(X, tmp_path):
+    lazy_rows = da.from_array(np.array(X), chunks=(30, 5))
+    for _ in range(3):
+        KernelPCA(2, kernel="rbf", gram="zarr", workdir=tmp_path).fit(lazy_rows)
+    assert len(list(tmp_path.glob("rows-*.zarr"))) == 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_fits_of_the_same_rows_in_one_workdir_at_the_same_time_all_succeed(X, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    def fit(_):
+        return KernelPCA(3, kernel="rbf", gram="zarr", workdir=tmp_path, tile_rows=30).fit(X).eigenvalues_
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(fit, range(4)))
+    expected = KernelPCA(3, kernel="rbf", tile_rows=30).fit(X).eigenvalues_
+    for eigenvalues in found:
+        np.testing.assert_array_equal(eigenvalues, expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (-4, 5), (1.7, 5), (True, 5), (10, 0)])
+def test_plan_of_an_impossible_shape_is_refused(shape):
+    with pytest.raises(ValueError, match="an integer ≥ 1 is needed"):
+        plan(*shape)
+
+
+def test_numpy_numbers_are_numbers(X):
+    assert plan(10_000, 5, n_components=np.int64(10)).solver == "block_krylov"
+    assert len(KernelPCA(np.int64(3)).fit(X).eigenvalues_) == 3
+    assert len(KernelPCA(np.float32(0.5)).fit(X).eigenvalues_) >= 1
+
+
+@pytest.mark.parametrize("gram", ["memory", "zarr", "recompute"])
+def test_block_krylov_agrees_with_scikit_learn_in_every_home(X, gram):
+    ours = KernelPCA(3, kernel="rbf", gamma=0.2, gram=gram, eigen_solver="randomized", tile_rows=32).fit(X)
+    expected = reference(X, n_components=3, kernel="rbf", gamma=0.2).eigenvalues_
+    np.testing.assert_allclose(ours.eigenvalues_, expected, atol=1e-9 * expected[0])
+    assert ours.plan_.solver == "block_krylov"
+
+
+def test_large_fraction_by_block_krylov_takes_the_number_that_dense_takes():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2300, 6)) * [5, 3, 2, 1, 0.5, 0.1]
+    ours = KernelPCA(0.9, kernel="linear", dtype="float64").fit(rows)
+    variances = np.linalg.eigvalsh(np.cov(rows.T))[::-1]
+    assert ours.plan_.solver == "block_krylov"
+    assert len(ours.eigenvalues_) == int(np.argmax(np.cumsum(variances) / variances.sum() >= 0.9)) + 1
+    np.testing.assert_allclose(ours.eigenvalues_, (2299 * variances)[: len(ours.eigenvalues_)], rtol=1e-9)

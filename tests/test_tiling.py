@@ -229,8 +229,8 @@ def test_dtype_is_chosen_by_size(n_samples, dtype, chosen):
         ({"solver": "arpack", "n_components": 0.9}, r"n_components=0\.9 .*set n_components to an integer"),
         ({"solver": "arpack", "n_components": None}, r"n_components=None .*eigen_solver to 'dense'"),
         ({"gram": "zarr", "has_disk": False}, r"set workdir to a directory with room"),
-        ({"tile_rows": 0}, r"tile_rows=0; at least 1"),
-        ({"tile_rows": -5}, r"tile_rows=-5; at least 1"),
+        ({"tile_rows": 0}, r"tile_rows=0; an integer ≥ 1"),
+        ({"tile_rows": -5}, r"tile_rows=-5; an integer ≥ 1"),
     ],
 )
 def test_options_that_cannot_be_carried_out_are_named(options, message):
@@ -249,7 +249,9 @@ def test_every_choice_that_was_left_open_has_a_reason(n_samples):
 
 def test_solver_that_is_replaced_says_why():
     plan = plan_exact(5, 2, n_components=5, solver="arpack", memory_limit=GIB, n_threads=1)
-    assert any(re.search(r"solver=dense: iterative solvers find at most n_samples − 1 = 4", reason) for reason in plan.reasons)
+    assert any(
+        re.search(r"solver=dense: iterative solvers find at most n_samples − 1 = 4", reason) for reason in plan.reasons
+    )
 
 
 @given(plans())

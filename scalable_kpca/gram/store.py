@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import uuid
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -213,12 +214,19 @@ def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attri
         "triangle": "upper",
     }
     # made beside its place and renamed: a store that exists is whole, if empty
-    staging = path.with_name(path.name + ".new")
+    staging = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
     with storage_errors(f"creating {path}"):
-        group = zarr.create_group(str(staging), attributes=description, overwrite=True)
-        group.create_array("tiles", shape=(n, n), chunks=(t, t), dtype=dtype, **codecs)
-        group.create_array("row_sums", shape=(nb, nb, t), chunks=(1, 1, t), dtype="float64", **codecs)
-        staging.rename(path)
+        try:
+            group = zarr.create_group(str(staging), attributes=description, overwrite=True)
+            group.create_array("tiles", shape=(n, n), chunks=(t, t), dtype=dtype, **codecs)
+            group.create_array("row_sums", shape=(nb, nb, t), chunks=(1, 1, t), dtype="float64", **codecs)
+            staging.rename(path)
+        except OSError:
+            if not path.exists():
+                raise
+            _open(tiles)  # another fit of the same tiles was faster
+    for leftover in path.parent.glob(f"{path.name}*.new"):
+        shutil.rmtree(leftover, ignore_errors=True)
     return tiles
 
 

@@ -29,8 +29,6 @@ __all__ = [
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-EPS32 = float(np.finfo(np.float32).eps)
-
 _MINIMA = {"gamma": 0.0, "degree": 0.0}
 
 
@@ -63,14 +61,23 @@ class Kernel(ABC):
         """Factors of one tile, (a, c) and (c, b): any rows of the first and columns of the second go to `evaluate`."""
         return rows, columns.T
 
-    def float32_error(self, left: Matrix, right: Matrix) -> float:
-        """First-order size of the error, relative to the largest k(x, x), when these factors are evaluated in float32.
+    def rounding(self, left: Matrix, right: Matrix) -> float:
+        """First-order error of an entry made from these factors, relative to the largest k(x, x), in units of eps.
 
-        Rounding of an inner product is taken as 4·eps32 of the product of the norms: its terms round independently, so
+        Rounding of an inner product is taken as 4·eps of the product of the norms: its terms round independently, so
         that the worst case, n_features times as large, does not occur.
         """
         del left, right
-        return 4 * EPS32
+        return 4.0
+
+    @property
+    def has_float32(self) -> bool:
+        """Whether `evaluate` can work in float32."""
+        return True
+
+    def direct(self) -> Kernel:
+        """The same function evaluated without folding, for rows that folding would round too much; slower."""
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """Name and parameters as JSON values; `kernel_from_json` is the inverse."""
@@ -117,9 +124,9 @@ class Polynomial(Kernel):
         out += self.coef0
         _raise_to(out, self.degree)
 
-    def float32_error(self, left: Matrix, right: Matrix) -> float:
+    def rounding(self, left: Matrix, right: Matrix) -> float:
         del left, right
-        return 4 * EPS32 * max(1.0, self.degree)
+        return 4 * max(1.0, self.degree)
 
 
 @dataclass(frozen=True)
@@ -145,9 +152,8 @@ class Sigmoid(Kernel):
         out += self.coef0
         np.tanh(out, out=out)
 
-    def float32_error(self, left: Matrix, right: Matrix) -> float:
-        largest = math.sqrt(float(_squared_norms(left).max()) * float(_squared_norms(right.T).max()))
-        return 4 * EPS32 * max(1.0, largest)
+    def rounding(self, left: Matrix, right: Matrix) -> float:
+        return 4 * max(1.0, math.sqrt(float(_squared_norms(left).max()) * float(_squared_norms(right.T).max())))
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ class Cosine(Kernel):
     name = "cosine"
 
     def diagonal(self, rows: Matrix) -> Vector:
-        return (_squared_norms(rows) > 0).astype(np.float64)
+        return np.asarray(rows.any(axis=1), np.float64)
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
         return _normalised(rows), _normalised(columns).T
@@ -174,7 +180,8 @@ class RBF(Kernel):
     -----
     The exponent of a whole tile is one matrix product of the factors ``[√(2γ)x, −γ‖x‖², 1]`` and
     ``[√(2γ)y, 1, −γ‖y‖²]``. Its rounding error grows with the norms, so both sides are first shifted by the mean of
-    the tile's rows: the kernel does not change, and an offset of 1e8 does no harm.
+    the tile's rows: the kernel does not change, and a common offset of 1e8 does no harm. A tile with far outliers,
+    whose norms no shift makes small, is evaluated from differences instead (`direct`).
     """
 
     gamma: float
@@ -197,9 +204,38 @@ class RBF(Kernel):
         np.minimum(out, 0, out=out)
         np.exp(out, out=out)
 
-    def float32_error(self, left: Matrix, right: Matrix) -> float:
+    def rounding(self, left: Matrix, right: Matrix) -> float:
         # the exponent is a difference of numbers as large as γ‖x − μ‖², which the factors carry
-        return 4 * EPS32 * max(1.0, -float(left[:, -2].min()), -float(right[-1].min()))
+        return 4 * max(1.0, -float(left[:, -2].min()), -float(right[-1].min()))
+
+    def direct(self) -> Kernel:
+        return _DirectRBF(self.gamma)
+
+
+@dataclass(frozen=True)
+class _DirectRBF(RBF):
+    """RBF from differences of coordinates: right for outliers and distant clusters, and some ten times slower."""
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        return rows, columns.T
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        from scipy.spatial.distance import cdist
+
+        cdist(left, right.T, metric="sqeuclidean", out=out)
+        out *= -self.gamma
+        np.exp(out, out=out)
+
+    def rounding(self, left: Matrix, right: Matrix) -> float:
+        del left, right
+        return 4.0
+
+    @property
+    def has_float32(self) -> bool:
+        return False
+
+    def direct(self) -> Kernel:
+        return self
 
 
 @dataclass(frozen=True)
@@ -219,9 +255,9 @@ class Laplacian(Kernel):
         out *= -self.gamma
         np.exp(out, out=out)
 
-    def float32_error(self, left: Matrix, right: Matrix) -> float:
-        del left, right
-        return math.inf  # scipy's city-block distance is float64 only
+    @property
+    def has_float32(self) -> bool:
+        return False  # scipy's city-block distance is float64 only
 
 
 KERNELS: Mapping[str, type[Kernel]] = {
@@ -298,8 +334,11 @@ def _squared_norms(rows: Matrix) -> Vector:
 
 
 def _normalised(rows: Matrix) -> Matrix:
-    norms = np.sqrt(_squared_norms(rows))
-    return rows / np.where(norms == 0, 1, norms)[:, None]
+    # the largest entry first, so that squares of very large or small rows stay in range
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    scaled = rows / np.where(largest == 0, 1, largest)[:, None]
+    norms = np.sqrt(_squared_norms(scaled))
+    return scaled / np.where(norms == 0, 1, norms)[:, None]
 
 
 def _raise_to(values: NDArray[np.float64], degree: float) -> None:
@@ -323,6 +362,8 @@ def _resolve_gamma(gamma: float | str | None, n_features: int, variance: float |
     if gamma == "scale":
         if variance is None:
             raise InvalidInputError('gamma="scale" needs the variance of the training rows.')
+        if not math.isfinite(variance):
+            raise InvalidInputError('gamma="scale": the variance of the rows overflows; scale the features down.')
         return 1.0 / (n_features * variance) if variance > 0 else 1.0
     if isinstance(gamma, str):
         raise InvalidInputError(f'gamma={gamma!r} is not known; give a number ≥ 0, "scale" or None.')

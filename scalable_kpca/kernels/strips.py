@@ -20,6 +20,9 @@ Strip = NDArray[np.floating[Any]]
 
 STRIP_ROWS = 256
 FLOAT32_GOOD = 1e-5  # largest relative error that evaluation in float32 may have
+FLOAT64_GOOD = 1e-12  # and a folded one in float64, beyond which the kernel is evaluated without folding
+
+EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
 
 
 class TileStrips:
@@ -32,8 +35,9 @@ class TileStrips:
     rows, columns : ndarray of shape (a, n_features) and (b, n_features), float64
         The two sides of the tile.
     diagonal : bool
-        Whether this is a tile on the diagonal. Then a strip begins at the diagonal: its columns are those from its first
-        row on, the square where it meets the diagonal is exactly symmetric, and diagonal entries are k(x, x) exactly.
+        Whether this is a tile on the diagonal. Then a strip begins at the diagonal: its columns are those from its
+        first row on, the square where it meets the diagonal is exactly symmetric, and diagonal entries are k(x, x)
+        exactly.
     strip_rows : int
         Height of a strip.
     dtype : str
@@ -49,7 +53,8 @@ class TileStrips:
     -----
     Iterating gives pairs of the first row of a strip within the tile and the strip, an ndarray of shape
     (≤ strip_rows, b), or (≤ strip_rows, b − first row) on the diagonal, valid until the next one is asked for. float32
-    strips are evaluated in float32 when `Kernel.float32_error` is at most `FLOAT32_GOOD`, else in float64 and rounded.
+    strips are evaluated in float32 when `Kernel.rounding` makes that good for `FLOAT32_GOOD`, else in float64 and
+    rounded.
     Cost: 2·a·b·n_features flops and a·b values of the kernel's scalar function, half of that on the diagonal. Memory:
     one strip, or two, and the two folded sides.
     """
@@ -72,11 +77,16 @@ class TileStrips:
         if len(rows) == 0 or len(columns) == 0:
             return
         self._left, self._right = kernel.fold(rows, columns)
-        if dtype == "float32":
-            error = kernel.float32_error(self._left, self._right)
-            if error <= FLOAT32_GOOD:
-                self.error = max(self.error, error)
-                self._left, self._right = self._left.astype(np.float32), self._right.astype(np.float32)
+        rounding = kernel.rounding(self._left, self._right)
+        if rounding * EPS64 > FLOAT64_GOOD:
+            self._kernel = kernel = kernel.direct()
+            self._left, self._right = kernel.fold(rows, columns)
+            rounding = kernel.rounding(self._left, self._right)
+        error = rounding * EPS64
+        if dtype == "float32" and kernel.has_float32 and rounding * EPS32 <= FLOAT32_GOOD:
+            self._left, self._right = self._left.astype(np.float32), self._right.astype(np.float32)
+            error = rounding * EPS32
+        self.error = max(self.error, error)
 
     def __iter__(self) -> Iterator[tuple[int, Strip]]:
         size = min(self._strip_rows, len(self._rows)) * self._n_columns

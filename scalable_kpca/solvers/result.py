@@ -56,5 +56,5 @@ def canonical(
     if vectors.size:
         largest = np.abs(vectors).argmax(axis=0)
         signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-        vectors = vectors * signs
+        vectors *= signs  # the copy made by the reordering
     return eigenvalues[order], vectors

@@ -42,6 +42,10 @@ class Moments:
         """Merge the next block."""
         if block.size == 0:
             return
+        with np.errstate(over="ignore", invalid="ignore"):  # a variance beyond float64 matters only to who asks for it
+            self._merge(block)
+
+    def _merge(self, block: Block) -> None:
         mean = float(block.mean(dtype=np.float64))
         squares = float(np.square(np.subtract(block, mean, dtype=np.float64)).sum())
         total = self.count + block.size
