@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
 import uuid
@@ -17,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scalable_kpca.engine import Engine, active_kind, open_engine
-from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.errors import ConfigError, InvalidInputError, storage_errors
 from scalable_kpca.exact import fit_exact, gram_fingerprint, open_gram, plan
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_threads
@@ -74,7 +76,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Peak memory of the process, in bytes or as text such as "700MiB"; None is 60 % of what is available.
     workdir : path or None, default=None
         Directory for tiles and rows that may be reused: a killed fit resumes there, another number of components reuses
-        the tiles. None is a temporary directory that is removed after the fit.
+        the tiles, a second fit at the same time waits. None is a temporary directory that is removed after the fit.
     tile_rows : int or None, default=None
         Rows of a tile; planned by default.
     random_state : int or None, default=None
@@ -294,8 +296,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _workdir(self, engine: Engine) -> Iterator[Path]:
         if self.workdir is not None:
             workdir = Path(self.workdir)
-            workdir.mkdir(parents=True, exist_ok=True)
-            yield workdir
+            with storage_errors(f"opening workdir {workdir}"):
+                workdir.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(workdir, os.O_RDONLY)
+            try:
+                # one fit at a time in a directory: the next one waits, and finds the tiles; death releases the lock
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield workdir
+            finally:
+                os.close(descriptor)
         elif not engine.is_local:
             raise ConfigError(
                 "the workers of this cluster may be on other machines and read the rows from a directory; set "

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -211,31 +212,29 @@ def fit_exact(
     if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
         raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
     operator = CenteredGram(gram, product_dtype=plan.product_dtype)
+    measure = cache(lambda: _measure(rows, kernel, plan, operator))
     if plan.solver == "block_krylov":
-        start = _start_block(rows, kernel, plan, engine, seed)
         result = solve_block_krylov(
             operator,
-            start,
-            _count_rule(operator, rows, kernel, plan, n_components),
+            _start_block(rows, kernel, plan, engine, seed),
+            _count_rule(plan, n_components, measure),
             tol=_default_tol(plan) if tol is None else tol,
             max_basis=plan.max_basis,
             max_passes=max_passes,
             seed=seed,
         )
-        scale = _measure(rows, kernel, plan, operator)
+    elif plan.solver == "dense":
+        # all eigenvalues when their number or sign is to be decided from them
+        wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
+        result = solve_dense(operator, wanted)
     else:
-        scale = _measure(rows, kernel, plan, operator)
-        if plan.solver == "dense":
-            # all eigenvalues when their number or sign is to be decided from them
-            wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
-            result = solve_dense(operator, wanted)
-        else:
-            is_zero = scale.total_variance == 0 and _is_zero(operator, scale)
-            result = solve_arpack(
-                operator, plan.n_components, tol=tol or 0.0, seed=seed, max_passes=max_passes, is_zero=is_zero
-            )
-    threshold = scale.zero_threshold(float(result.eigenvalues[0]))
-    if indefinite == "error":
+        is_zero = measure().total_variance == 0 and _is_zero(operator, measure())
+        result = solve_arpack(
+            operator, plan.n_components, tol=tol or 0.0, seed=seed, max_passes=max_passes, is_zero=is_zero
+        )
+    scale = measure()
+    threshold = max(scale.zero_threshold(float(result.eigenvalues[0])), result.rounding)
+    if indefinite == "error" and not kernel.positive_semidefinite:
         _refuse_indefinite(operator, result, kernel, threshold, seed)
     drop_zeros = remove_zero_eig or n_components is None
     k = _count(result.eigenvalues, n_components, scale.total_variance, threshold, drop_zeros=drop_zeros)
@@ -276,16 +275,15 @@ def _start_block(rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, seed: i
 
 
 def _count_rule(
-    operator: CenteredGram, rows: Rows, kernel: Kernel, plan: Plan, n_components: int | float | None
+    plan: Plan, n_components: int | float | None, measure: Callable[[], GramScale]
 ) -> Callable[[Vector, Vector], int | None]:
     """How many pairs are wanted, given Ritz values and residuals: a number, or what reaches a share of the trace."""
 
     def rule(values: Vector, residuals: Vector) -> int | None:
         if not isinstance(n_components, float):
             return plan.n_components
-        total = _measure(rows, kernel, plan, operator).total_variance
         # θ − residual is a certified lower bound: the share is reached for certain
-        reached = np.cumsum(np.maximum(values - residuals, 0)) >= n_components * total
+        reached = np.cumsum(np.maximum(values - residuals, 0)) >= n_components * measure().total_variance
         return int(np.argmax(reached)) + 1 if reached.any() else None
 
     return rule
@@ -327,9 +325,11 @@ def _eps(dtype: str) -> float:
 def _refuse_indefinite(
     operator: CenteredGram, result: EigenResult, kernel: Kernel, threshold: float, seed: int
 ) -> None:
-    lowest = float(result.eigenvalues[-1])
-    if not (kernel.positive_semidefinite or result.is_whole_spectrum):
-        lowest = min(lowest, lowest_eigenvalue(operator, seed=seed))
+    """Raise when K̃ has an eigenvalue that is negative beyond rounding; a Ritz value is never below the lowest."""
+    values = result.eigenvalues if result.ritz_values is None else result.ritz_values
+    lowest = float(values[-1])
+    if lowest >= -threshold and not result.is_whole_spectrum:
+        lowest = lowest_eigenvalue(operator, seed=seed)
     if lowest < -threshold:
         raise InvalidInputError(
             f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "

@@ -343,3 +343,26 @@ def test_large_fraction_by_block_krylov_takes_the_number_that_dense_takes():
     assert ours.plan_.solver == "block_krylov"
     assert len(ours.eigenvalues_) == int(np.argmax(np.cumsum(variances) / variances.sum() >= 0.9)) + 1
     np.testing.assert_allclose(ours.eigenvalues_, (2299 * variances)[: len(ours.eigenvalues_)], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rank_deficient_rows_are_not_called_indefinite_and_end_in_zeros(dtype):
+    rows = np.random.default_rng(0).normal(size=(400, 3))
+    ours = KernelPCA(8, kernel="linear", eigen_solver="block_krylov", dtype=dtype).fit(rows)
+    expected = reference(rows, n_components=3).eigenvalues_
+    np.testing.assert_allclose(ours.eigenvalues_[:3], expected, atol=1e-6 * expected[0])
+    assert ours.eigenvalues_[3:].tolist() == [0.0] * 5
+    assert not ours.transform(rows)[:, 3:].any()
+
+
+def test_indefinite_kernel_is_refused_by_block_krylov_from_its_own_ritz_values(X):
+    with pytest.raises(InvalidInputError, match="not positive semi-definite"):
+        KernelPCA(2, kernel="sigmoid", gamma=2, coef0=-1, eigen_solver="block_krylov").fit(X)
+
+
+@pytest.mark.parametrize("solver", ["dense", "arpack", "block_krylov"])
+def test_constant_rows_have_zero_components_with_every_solver(solver):
+    ours = KernelPCA(3, kernel="rbf", eigen_solver=solver).fit(np.ones((30, 4)))
+    assert ours.eigenvalues_.tolist() == [0.0] * 3
+    assert not ours.transform(np.random.default_rng(0).normal(size=(5, 4))).any()
+    assert ours.certificate_.total_variance == 0
