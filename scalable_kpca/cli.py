@@ -1,12 +1,12 @@
-"""The command line: parsing, logging, progress, exit codes. Everything else is in `workflow`."""
+"""The command line: parsing, output, signals, exit codes. Everything else is in `workflow`."""
 
 from __future__ import annotations
 
 import json
 import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,12 @@ import click
 from scalable_kpca.errors import KernelPCAError
 
 if TYPE_CHECKING:
-    from scalable_kpca.engine import Event
     from scalable_kpca.workflow.stages import Prepared
 
 __all__ = ["main", "skpca"]
 
 NOTHING_TO_DO = 99
+BUG = 70
 INTERRUPTED = 75
 
 # heavy imports wait until a command needs them: `--help` answers at once
@@ -34,16 +34,47 @@ class _Failure(click.ClickException):
 
 
 class _NamedErrors(click.Group):
-    """Commands whose named errors become one line on stderr and their own exit code."""
+    """Commands whose errors become one line on stderr and an exit code, also below another program's group."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _terminable():
+                return super().invoke(ctx)
         except KernelPCAError as error:
             message, code = str(error), error.exit_code
         except KeyboardInterrupt:
             message, code = "stopped; the same command resumes.", INTERRUPTED
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise  # click's own, and a reader of our output that has seen enough
+        except Exception as error:
+            traceback.print_exc()
+            message, code = _bug_report(error), BUG
         raise _Failure(message, code)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is an interrupt while a command runs: locks are released, exit code 75."""
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what signals do
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _bug_report(error: Exception) -> str:
+    return (
+        f"{type(error).__name__} was not foreseen: this is a bug in skpca, not in your configuration. Please report it "
+        "to the developers with the lines above, the command, and what `skpca doctor --json` prints."
+    )
 
 
 @click.group(cls=_NamedErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,31 +99,34 @@ _json = click.option(
 @click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask scheduler, such as tcp://host:8786.")
 @_json
 def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
-    """Run the job CONFIG, or finish it, or find that it is done (exit code 99)."""
+    """Run the job CONFIG, finish or repair it, or find that it is done (exit code 99)."""
     from scalable_kpca.report import plan_lines, summary_lines
+    from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.stages import execute
 
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
     prepared = _prepare(config, overrides)
     _say(plan_lines(prepared.plan), as_json)
-    with _progress() as listener:
+    with progress(lambda line: click.echo(line, err=True)) as listener:
         outcome = execute(prepared, listener)
     answer = {
-        "status": "unchanged" if outcome.fit is None else "done",
+        "status": outcome.status,
         "run": str(outcome.run.path),
         "embedding": str(outcome.run.path / "embedding"),
         "seconds": round(outcome.seconds, 3),
     }
-    if outcome.fit is None:
-        _say([f"nothing to do: this input and configuration gave {outcome.run.path}"], as_json)
-    else:
+    if outcome.fit is not None:
         lines = summary_lines(outcome.fit.model, outcome.fit.build_counts, outcome.seconds)
         _say(["", *lines, f"scores, model and metrics are in {outcome.run.path}"], as_json)
         answer["n_components"] = outcome.fit.model.n_components
         answer["explained_variance"] = float(outcome.fit.model.certificate.explained_variance_ratio.sum())
+    elif outcome.status == "restored":
+        _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
+    else:
+        _say([f"nothing to do: this input and configuration gave {outcome.run.path}"], as_json)
     _answer(answer, as_json)
-    if outcome.fit is None:
+    if outcome.status == "unchanged":
         raise SystemExit(NOTHING_TO_DO)
 
 
@@ -170,17 +204,11 @@ def doctor(as_json: bool) -> None:
     _say(report.lines(), as_json)
     _answer(report.to_json(), as_json)
     if report.problems:
-        raise SystemExit(70)
+        raise SystemExit(BUG)
 
 
 def main() -> None:
-    """Run the command line; SIGTERM ends it like an interrupt, with exit code 75."""
-
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
+    """Run the command line."""
     skpca()
 
 
@@ -199,47 +227,6 @@ def _say(lines: list[str], as_json: bool) -> None:
 def _answer(value: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(value))
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Event], None]]:
-    """Listener that draws bars on a terminal and writes a line now and then elsewhere."""
-    if not sys.stderr.isatty():
-        yield _plain_listener()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:>9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-        passes = 0
-
-        def listener(event: Event) -> None:
-            nonlocal passes
-            if event.stage not in tasks:
-                tasks[event.stage] = bars.add_task(event.stage, total=event.total)
-            bars.update(tasks[event.stage], completed=event.done, total=event.total)
-            if event.stage == "pass" and event.done == event.total:
-                passes += 1
-                bars.update(tasks["pass"], description=f"pass {passes}")
-
-        yield listener
-
-
-def _plain_listener() -> Callable[[Event], None]:
-    last, passes = time.monotonic(), 0
-
-    def listener(event: Event) -> None:
-        nonlocal last, passes
-        finished = event.done == event.total
-        passes += event.stage == "pass" and finished
-        if (finished and event.stage != "pass") or time.monotonic() - last > 5:
-            name = f"pass {passes + (not finished)}" if event.stage == "pass" else event.stage
-            click.echo(f"{name}: {event.done} of {event.total}", err=True)
-            last = time.monotonic()
-
-    return listener
 
 
 if __name__ == "__main__":

@@ -1,22 +1,14 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
+import time
 
-import psutil
 import pytest
 
-from scalable_kpca.errors import LockedError
-from scalable_kpca.workflow.lock import describe_owner, output_lock, owner_is_dead
-
-
-def identity_of(process: psutil.Process) -> dict:
-    """What a lock held by `process` says, on this host and boot."""
-    with tempfile.TemporaryDirectory() as folder, output_lock(Path(folder) / "LOCK"):
-        own = describe_owner(Path(folder) / "LOCK")
-    return {**own, "pid": process.pid, "started": process.create_time()}
+from scalable_kpca.errors import LockedError, StorageError
+from scalable_kpca.workflow.lock import describe_owner, output_lock, owner_is_dead, process_identity
 
 
 def test_lock_exists_while_held_and_leaves_nothing_behind(tmp_path):
@@ -38,7 +30,7 @@ def test_lock_is_released_when_the_holder_raises(tmp_path):
 
 def test_lock_of_a_dead_process_is_broken(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    owner = identity_of(psutil.Process(child.pid))
+    owner = process_identity(child.pid)
     child.communicate(b"\n")
     (tmp_path / "LOCK").write_text(json.dumps(owner))
     with output_lock(tmp_path / "LOCK"):
@@ -47,7 +39,7 @@ def test_lock_of_a_dead_process_is_broken(tmp_path):
 
 
 def test_lock_of_a_reused_process_number_or_an_earlier_boot_is_broken(tmp_path):
-    alive = identity_of(psutil.Process())
+    alive = process_identity(os.getpid())
     for change in ({"started": alive["started"] - 1000}, {"boot": "another boot"}):
         (tmp_path / "LOCK").write_text(json.dumps({**alive, **change}))
         with output_lock(tmp_path / "LOCK"):
@@ -68,7 +60,7 @@ def test_lock_without_proof_of_death_is_respected(tmp_path, content):
 
 
 def test_of_many_processes_started_together_one_holds_the_lock(tmp_path):
-    (tmp_path / "LOCK").write_text(json.dumps({**identity_of(psutil.Process()), "boot": "another boot"}))
+    (tmp_path / "LOCK").write_text(json.dumps({**process_identity(os.getpid()), "boot": "another boot"}))
     script = (
         "import sys; from pathlib import Path; from scalable_kpca.errors import LockedError\n"
         "from scalable_kpca.workflow.lock import output_lock\n"
@@ -89,3 +81,66 @@ def test_of_many_processes_started_together_one_holds_the_lock(tmp_path):
         child.communicate("\n")
     assert answers.count("held") == 1
     assert answers.count("refused") == 5
+
+
+def test_holder_in_another_pid_namespace_is_never_proven_dead(tmp_path):
+    alive = process_identity(os.getpid())
+    for change in ({"pid": 2**22 + 1}, {"started": 0}):
+        owner = {**alive, **change}
+        assert owner_is_dead(owner)
+        assert not owner_is_dead({**owner, "pid_namespace": "pid:[1]"})
+        assert not owner_is_dead({name: value for name, value in owner.items() if name != "pid_namespace"})
+    (tmp_path / "LOCK").write_text(json.dumps({**alive, "pid_namespace": "pid:[1]", "started": 0}))
+    with pytest.raises(LockedError), output_lock(tmp_path / "LOCK"):
+        pass
+
+
+HOLDER = (
+    "import sys; from pathlib import Path; from scalable_kpca.workflow.lock import output_lock\n"
+    "with output_lock(Path(sys.argv[1])):\n"
+    "    print('held', flush=True); input()\n"
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs a PID namespace")
+def test_lock_is_kept_between_real_pid_namespaces_of_one_host(tmp_path):
+    command = ["unshare", "--pid", "--fork", sys.executable, "-c", HOLDER, str(tmp_path / "LOCK")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline().strip() == "held"
+        with pytest.raises(LockedError, match="process 1 on "), output_lock(tmp_path / "LOCK"):
+            pass
+        holder.communicate("\n")
+    with output_lock(tmp_path / "LOCK"):
+        pass
+
+
+def test_killed_holder_that_nobody_has_waited_for_is_dead(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "LOCK")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline().strip() == "held"
+        assert not owner_is_dead(describe_owner(tmp_path / "LOCK"))
+        holder.kill()
+        deadline = time.monotonic() + 10
+        while not owner_is_dead(describe_owner(tmp_path / "LOCK")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with output_lock(tmp_path / "LOCK"):
+            assert describe_owner(tmp_path / "LOCK")["pid"] == os.getpid()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_identities_that_killed_processes_left_are_swept_and_others_stay(tmp_path):
+    dead = {**process_identity(os.getpid()), "started": 0}
+    contents = {".LOCK.dead": json.dumps(dead), ".LOCK.alive": json.dumps(process_identity(os.getpid()))}
+    contents |= {".LOCK.foreign": FOREIGN, ".LOCK.empty": ""}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    with output_lock(tmp_path / "LOCK"):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == set(contents) - {".LOCK.dead"}
+
+
+def test_directory_in_the_place_of_the_lock_is_named(tmp_path):
+    (tmp_path / "LOCK").mkdir()
+    with pytest.raises(StorageError, match="LOCK is a directory"), output_lock(tmp_path / "LOCK"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["LOCK"]

@@ -82,7 +82,8 @@ def test_source_of_empty_files_only_has_no_rows(tmp_path):
 def test_files_of_a_directory_are_read_without_hidden_ones(tmp_path):
     write_part(tmp_path / "day=2" / "a.parquet", [2], {"x": [2.0]})
     write_part(tmp_path / "day=10" / "a.parquet", [10], {"x": [10.0]})
-    for hidden in ("_metadata.parquet", ".a.parquet"):
+    for hidden in ("_metadata.parquet", ".a.parquet", "_tmp/day=3/a.parquet", "day=2/.staging/b.parquet"):
+        (tmp_path / hidden).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / hidden).write_bytes(b"")
     (tmp_path / "notes.txt").write_text("not data")
     source = open_source(str(tmp_path), tmp_path / "elsewhere", id_columns=["id"])
@@ -131,6 +132,9 @@ def test_features_are_chosen_by_name_and_glob_in_the_order_asked_for(tmp_path, f
         ({"features": ["*"]}, r'column "text" is of type string'),
         ({"id_columns": ["key"]}, r'a\.parquet has no column "key"; it has id, x, text'),
         ({"passthrough": ["label"]}, r'a\.parquet has no column "label"'),
+        ({"id_columns": ["id"], "passthrough": ["text", "id"]}, r'column "id" is named twice in source\.id and'),
+        ({"id_columns": ["id", "id"]}, r'column "id" is named twice'),
+        ({"passthrough": ["row"]}, r'names a column "row", and rows without an id are numbered .* move it to source'),
         ({"passthrough": ["id", "x"]}, r"a\.parquet has no numeric column to use as a feature"),
     ],
 )
@@ -251,6 +255,7 @@ def test_large_matrix_arrives_in_several_batches(tmp_path):
         (np.zeros(3), r"shape \(3,\) and dtype float64; a matrix of numbers is needed"),
         (np.zeros((3, 2, 1)), r"shape \(3, 2, 1\)"),
         (np.zeros((3, 2), complex), r"dtype complex128"),
+        (np.zeros((3, 0)), r"shape \(3, 0\): no columns; at least one feature is needed"),
         (np.full((3, 2), "a"), r"dtype <U1"),
         (np.zeros((3, 2), "M8[s]"), r"dtype datetime64"),
         (np.array([[1, "a"]], object), r"x\.npy is not an array that can be read"),
@@ -278,6 +283,57 @@ def test_missing_file_is_named_with_the_place_where_it_was_sought(tmp_path, uri)
         open_source(uri, tmp_path)
     assert f"source.uri={uri!r}: no such file" in str(caught.value)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_directory_without_parquet_files_says_so(tmp_path):
+    (tmp_path / "data" / "_hidden").mkdir(parents=True)
+    write_part(tmp_path / "data" / "_hidden" / "a.parquet", [1], {"x": [1.0]})
+    (tmp_path / "data" / "rows.csv").write_text("1")
+    with pytest.raises(InvalidInputError, match=r"'data': no Parquet file in or below the directory .*data; correct"):
+        open_source("data", tmp_path)
+
+
+@pytest.mark.parametrize("features", [None, ["x*"], ["x"]])
+def test_column_in_use_that_a_file_has_twice_is_named(tmp_path, features):
+    pq.write_table(pa.table([[1], [1.0], [2.0]], names=["id", "x", "x"]), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInputError, match=r'a\.parquet has 2 columns named "x"'):
+        open_source("a.parquet", tmp_path, id_columns=["id"], features=features)
+
+
+def test_column_that_a_file_has_twice_and_nobody_uses_is_no_matter(tmp_path):
+    table = pa.table([[1], [1.0], ["a"], ["b"]], names=["id", "x", "note", "note"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert all_rows(open_source("a.parquet", tmp_path, id_columns=["id"])).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("uri", ["*.parquet", "day[12].parquet", "../[[]1] data/*.parquet"])
+def test_glob_starts_in_a_directory_whose_own_name_is_no_glob(tmp_path, uri):
+    folder = tmp_path / "[1] data"
+    for day in (1, 2):
+        write_part(folder / f"day{day}.parquet", [day], {"x": [float(day)]})
+    assert all_labels(open_source(uri, folder, id_columns=["id"]), "id") == [1, 2]
+
+
+def test_path_with_a_bracket_in_its_name_is_that_path(tmp_path):
+    write_part(tmp_path / "day[1].parquet", [1], {"x": [1.0]})
+    write_part(tmp_path / "day1.parquet", [2], {"x": [1.0]})
+    assert all_labels(open_source("day[1].parquet", tmp_path, id_columns=["id"]), "id") == [1]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_array_may_have_any_name(tmp_path, zarr_format):
+    path = tmp_path / "matrix"
+    array = zarr.create_array(str(path), shape=(3, 2), chunks=(2, 2), dtype="float64", zarr_format=zarr_format)
+    array[...] = np.arange(6.0).reshape(3, 2)
+    assert np.array_equal(all_rows(open_source("matrix", tmp_path)), np.arange(6.0).reshape(3, 2))
+
+
+def test_file_that_lost_a_column_after_it_was_opened_is_named(tmp_path):
+    write_part(tmp_path / "a.parquet", [1], {"x": [1.0], "y": [2.0]})
+    source = open_source("a.parquet", tmp_path, id_columns=["id"])
+    write_part(tmp_path / "a.parquet", [1], {"x": [1.0]})
+    with pytest.raises(InvalidInputError, match=r"a\.parquet cannot be read as it was when the source was opened"):
+        all_rows(source)
 
 
 def test_kinds_of_file_that_cannot_be_read_are_named(tmp_path):
@@ -352,6 +408,11 @@ def test_fingerprint_changes_with_the_choice_and_order_of_columns(tmp_path):
         print_of(folder, features=["y", "x"]),
         print_of(folder, id_columns=[], features=["x", "y"]),
         print_of(folder, features=["x"], passthrough=["y"]),
+    ]
+    # the same columns in other roles give other outputs
+    prints += [
+        print_of(folder, id_columns=["id", "y"], features=["x"]),
+        print_of(folder, id_columns=[], features=["x"], passthrough=["id", "y"]),
     ]
     assert len(set(prints)) == len(prints)
     assert print_of(folder, features=["x", "y"]) == prints[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +16,10 @@ from scalable_kpca.engine.cluster import ClusterEngine
 from scalable_kpca.engine.local import LocalEngine
 from scalable_kpca.errors import ClusterError, ConfigError
 
-__all__ = ["CONNECT_SECONDS", "active_kind", "open_engine"]
+__all__ = ["CONNECT_SECONDS", "WAIT_SECONDS", "active_kind", "open_engine"]
 
 CONNECT_SECONDS = 5  # for a scheduler to answer
+WAIT_SECONDS = 30  # for it to have a worker
 
 
 def active_kind() -> str:
@@ -42,6 +44,7 @@ def open_engine(
     n_threads: int = 1,
     address: str | None = None,
     n_workers: int | None = None,
+    wait: float = WAIT_SECONDS,
     listener: Listener | None = None,
 ) -> Iterator[Engine]:
     """Engine for a kind of scheduler; everything that it started is stopped at the end.
@@ -57,6 +60,8 @@ def open_engine(
         Of a scheduler.
     n_workers : int, optional
         Processes of ``"local"``.
+    wait : float
+        Seconds for a first worker of ``"address"`` and ``"client"`` to join.
     listener : callable, optional
         Receives progress events.
 
@@ -67,7 +72,7 @@ def open_engine(
     Raises
     ------
     ClusterError
-        When no scheduler answers.
+        When no scheduler answers, or it has no worker.
 
     Notes
     -----
@@ -81,9 +86,12 @@ def open_engine(
             finally:
                 engine.close()
         elif kind == "client":
-            yield ClusterEngine(_active_client(), listener)
+            client = _active_client()
+            _wait_for_worker(client, wait)
+            yield ClusterEngine(client, listener)
         elif kind in ("local", "address"):
             with _connected(kind, address, n_workers, n_threads) as client:
+                _wait_for_worker(client, wait)
                 yield ClusterEngine(client, listener)
         else:
             raise ConfigError(
@@ -116,10 +124,49 @@ def _connected(kind: str, address: str | None, n_workers: int | None, n_threads:
     if address is None:
         raise ConfigError("cluster.kind is 'address' but no address is given; set cluster.address to tcp://HOST:PORT.")
     try:
+        _check_address(address)  # a client that fails later tries to close what it never opened
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
             f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s ({error}); start one or correct it."
         ) from error
-    with client:
+    try:
         yield client
+    finally:
+        _close(client)
+
+
+def _close(client: Any) -> None:
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    if client.status != "running":
+        # it is looking for a scheduler that is lost, and logs a traceback when it is told to stop
+        log.setLevel(logging.CRITICAL)
+    try:
+        client.close()
+    finally:
+        log.setLevel(before)
+
+
+def _check_address(address: str) -> None:
+    from distributed.comm.addressing import parse_address, parse_host_port
+    from distributed.comm.registry import get_backend
+
+    scheme, place = parse_address(address)
+    get_backend(scheme)
+    if scheme != "inproc":
+        parse_host_port(place)
+
+
+def _wait_for_worker(client: Any, seconds: float) -> None:
+    # a cluster that adapts to its load starts a worker only when there is a task
+    task = client.submit(abs, -1, pure=False)
+    try:
+        client.wait_for_workers(1, timeout=seconds)
+    except TimeoutError as error:
+        raise ClusterError(
+            f"the Dask scheduler at {client.scheduler.address} has no worker after {seconds:g} s; start one with "
+            "`dask worker ADDRESS`, or set cluster.wait higher."
+        ) from error
+    finally:
+        task.release()

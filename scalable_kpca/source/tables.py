@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ __all__ = [
     "find_files",
     "natural_key",
     "open_source",
+    "source_kind",
+    "split_uri",
 ]
 
 BATCH_BYTES = 16 * 2**20
@@ -63,12 +66,15 @@ class Source(Protocol):
     parts : tuple of Part
         In natural order of their names; empty ones included.
     feature_names : tuple of str
+    label_names : tuple of str
+        Columns of the labels: ids, or ``row`` where rows are numbered, and what is passed through.
     dtype : str
         ``"float32"`` when every feature is, else ``"float64"``.
     """
 
     parts: tuple[Part, ...]
     feature_names: tuple[str, ...]
+    label_names: tuple[str, ...]
     dtype: str
 
     @property
@@ -77,12 +83,21 @@ class Source(Protocol):
         """All rows in order, a few MiB at a time."""
 
     def fingerprint(self) -> str:
-        """SHA-256 of the contents of all files in order, and of the names of the columns in use."""
+        """SHA-256 of the contents of all files in order, and of the names and roles of the columns in use."""
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key that puts ``part-2`` before ``part-10``."""
     return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", text) if piece]
+
+
+def split_uri(uri: str, base: Path) -> tuple[Path, tuple[str, ...]]:
+    """Where a source begins, and the glob parts that follow: none for a path, which may hold ``[`` itself."""
+    parts = Path(uri).parts
+    magic = [index for index, part in enumerate(parts) if any(letter in part for letter in "*?[")]
+    if not magic or (base / uri).exists():
+        return base / uri, ()
+    return base.joinpath(*parts[: magic[0]]), parts[magic[0] :]
 
 
 def find_files(uri: str, base: Path) -> list[Path]:
@@ -92,20 +107,46 @@ def find_files(uri: str, base: Path) -> list[Path]:
     ------
     InvalidInputError
         When nothing is there.
+
+    Notes
+    -----
+    Of a directory, the Parquet files at any depth are read; what is called ``_…`` or ``.…``, or lies below such a
+    directory, is left out, as Spark, Hive and dask do.
     """
-    path = Path(uri) if Path(uri).is_absolute() else base / uri
-    if any(letter in uri for letter in "*?["):
-        root = Path(path.anchor)
-        found = list(root.glob(str(path.relative_to(root))))
-    elif path.is_dir() and not (path / "zarr.json").exists():
-        found = [file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_"))]
+    root, glob = split_uri(uri, base)
+    if glob:
+        found = list(root.glob("/".join(glob)))
+    elif root.is_dir() and not _is_zarr(root):
+        found = [file for file in root.rglob("*.parquet") if file.is_file() and not _is_hidden(file.relative_to(root))]
+        if not found:
+            raise InvalidInputError(
+                f"source.uri={uri!r}: no Parquet file in or below the directory {root}; correct the path, or name the "
+                "files themselves."
+            )
     else:
-        found = [path] if path.exists() else []
+        found = [root] if root.exists() else []
     if not found:
         raise InvalidInputError(
-            f"source.uri={uri!r}: no such file ({path}); correct the path: it is relative to the config."
+            f"source.uri={uri!r}: no such file ({root.joinpath(*glob)}); correct the path: a relative one starts at "
+            f"{base}."
         )
     return sorted(found, key=lambda file: natural_key(str(file)))
+
+
+def source_kind(files: Sequence[Path]) -> str | None:
+    """``".parquet"``, ``".npy"`` or ``".zarr"``; None for a mixture and for what cannot be read."""
+    kinds = {".zarr" if _is_zarr(file) else file.suffix for file in files}
+    if kinds == {".parquet"} or (len(files) == 1 and kinds <= {".npy", ".zarr"}):
+        return kinds.pop()
+    return None
+
+
+def _is_zarr(path: Path) -> bool:
+    return path.suffix == ".zarr" or any((path / name).exists() for name in ("zarr.json", ".zarray"))
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def open_source(
@@ -139,17 +180,17 @@ def open_source(
         Naming the file and column at fault.
     """
     files = find_files(uri, base)
-    kinds = {file.suffix for file in files}
-    if kinds == {".parquet"}:
+    kind = source_kind(files)
+    if kind == ".parquet":
         return ParquetSource(files, id_columns, features, passthrough)
-    if len(files) == 1 and kinds <= {".npy", ".zarr"}:
+    if kind is not None:
         if id_columns or features or passthrough:
             raise InvalidInputError(f"{files[0]} is a bare array; source.id, features and passthrough need a table.")
         return ArraySource(files[0])
+    kinds = sorted({file.suffix for file in files} - {""})
     raise InvalidInputError(
-        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(sorted(kinds)) or 'none'}; Parquet "
-        "files, one .npy file "
-        "or one .zarr array can be read."
+        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(kinds) or 'none'}; Parquet files, one .npy "
+        "file or one zarr array can be read."
     )
 
 
@@ -183,11 +224,13 @@ class ParquetSource:
             schemas.append(metadata.schema.to_arrow_schema())
             parts.append(Part(str(file), metadata.num_rows))
         self.parts = tuple(parts)
-        self.label_columns = (*id_columns, *passthrough)
-        self._has_id = bool(id_columns)
-        self.feature_names = _select_features(schemas[0], features, self.label_columns, files[0])
+        _check_labels(id_columns, passthrough)
+        self._ids, self._passthrough = tuple(id_columns), tuple(passthrough)
+        self._label_columns = (*id_columns, *passthrough)
+        self.label_names = self._label_columns if id_columns else ("row", *passthrough)
+        self.feature_names = _select_features(schemas[0], features, self._label_columns, files[0])
         for schema, file in zip(schemas, files, strict=True):
-            _check_schema(schema, (*self.label_columns, *self.feature_names), self.feature_names, file)
+            _check_schema(schema, (*self._label_columns, *self.feature_names), self.feature_names, file)
         single = all(
             str(schema.field(name).type) in ("float", "halffloat") for schema in schemas for name in self.feature_names
         )
@@ -203,29 +246,40 @@ class ParquetSource:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = list(dict.fromkeys((*self.label_columns, *self.feature_names)))
+        columns = list(dict.fromkeys((*self._label_columns, *self.feature_names)))
         size = max(1, BATCH_BYTES // (8 * len(columns)))
         start = 0
         for index, file in enumerate(self._files):
-            with storage_errors(f"reading {file}"), pq.ParquetFile(file) as parquet:
-                for batch in parquet.iter_batches(batch_size=size, columns=columns):
-                    table = pa.Table.from_batches([batch])
-                    rows = np.empty((len(batch), len(self.feature_names)), self.dtype)
-                    for column, name in enumerate(self.feature_names):
-                        rows[:, column] = table[name].cast(pa.float64(), safe=False).to_numpy()
-                    yield Batch(index, rows, self._labels(table, start))
-                    start += len(batch)
+            try:
+                with storage_errors(f"reading {file}"), pq.ParquetFile(file) as parquet:
+                    for batch in parquet.iter_batches(batch_size=size, columns=columns):
+                        table = pa.Table.from_batches([batch])
+                        yield Batch(index, self._features(table), self._labels(table, start))
+                        start += len(batch)
+            except (pa.ArrowException, KeyError) as error:
+                raise InvalidInputError(
+                    f"{file} cannot be read as it was when the source was opened ({error}); it is damaged or has "
+                    "changed: put it right and run again."
+                ) from error
+
+    def _features(self, table: Any) -> NDArray[np.floating[Any]]:
+        import pyarrow as pa
+
+        rows = np.empty((len(table), len(self.feature_names)), self.dtype)
+        for column, name in enumerate(self.feature_names):
+            rows[:, column] = table[name].cast(pa.float64(), safe=False).to_numpy()
+        return rows
 
     def _labels(self, table: Any, start: int) -> Any:
         import pyarrow as pa
 
-        labels = table.select(self.label_columns)
+        labels = table.select(self._label_columns)
         # rows without an id are numbered, over all files
-        return labels if self._has_id else labels.add_column(0, "row", pa.array(range(start, start + len(table))))
+        return labels if self._ids else labels.add_column(0, "row", pa.array(range(start, start + len(table))))
 
     def fingerprint(self) -> str:
-        """SHA-256 of the contents of all files in order, and of the names of the columns in use."""
-        return _digest(self._files, [*self.label_columns, "|", *self.feature_names])
+        """SHA-256 of the contents of all files in order, and of the names and roles of the columns in use."""
+        return _digest(self._files, [self._ids, self._passthrough, self.feature_names])
 
 
 class ArraySource:
@@ -237,6 +291,7 @@ class ArraySource:
         n_samples, n_features = self._array.shape
         self.parts: tuple[Part, ...] = (Part(str(path), n_samples),)
         self.feature_names = tuple(f"x{column}" for column in range(n_features))
+        self.label_names: tuple[str, ...] = ("row",)
         self.dtype = "float32" if self._array.dtype == np.float32 else "float64"
 
     @property
@@ -275,13 +330,31 @@ def _open_matrix(path: Path) -> Any:
         raise InvalidInputError(
             f"{path} has shape {array.shape} and dtype {array.dtype}; a matrix of numbers is needed."
         )
+    if array.shape[1] == 0:
+        raise InvalidInputError(f"{path} has shape {array.shape}: no columns; at least one feature is needed.")
     return array
+
+
+def _check_labels(ids: Sequence[str], passthrough: Sequence[str]) -> None:
+    """Refuse output columns that would have the same name."""
+    names = [*ids, *passthrough]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f'column "{twice}" is named twice in source.id and source.passthrough; both travel to the output: name it '
+            "once."
+        )
+    if not ids and "row" in passthrough:
+        raise InvalidInputError(
+            'source.passthrough names a column "row", and rows without an id are numbered in a column of that name; '
+            'move it to source.id ("id: [row]"), or name another id.'
+        )
 
 
 def _select_features(schema: Any, patterns: Sequence[str] | None, labels: Sequence[str], file: Path) -> tuple[str, ...]:
     free = [name for name in schema.names if name not in labels]
     if patterns is None:
-        chosen = [name for name in free if _is_numeric(schema.field(name).type)]
+        chosen = [field.name for field in schema if field.name in free and _is_numeric(field.type)]
     else:
         chosen = []
         for pattern in patterns:
@@ -301,12 +374,16 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
     for name in columns:
         if name not in schema.names:
             raise InvalidInputError(f'{file} has no column "{name}"; it has {", ".join(schema.names[:20])}.')
+        if schema.names.count(name) > 1:
+            raise InvalidInputError(
+                f'{file} has {schema.names.count(name)} columns named "{name}", and one is needed; write the file with '
+                "different names."
+            )
     for name in features:
         if not _is_numeric(schema.field(name).type):
             raise InvalidInputError(
                 f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the '
-                "numeric columns "
-                "in source.features."
+                "numeric columns in source.features."
             )
 
 
@@ -316,11 +393,9 @@ def _is_numeric(kind: Any) -> bool:
     return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind))
 
 
-def _digest(files: Sequence[Path], names: Sequence[str]) -> str:
-    total = hashlib.sha256()
-    for name in names:
-        total.update(name.encode() + b"\0")
+def _digest(files: Sequence[Path], names: Sequence[Any]) -> str:
+    total = hashlib.sha256(json.dumps(names).encode())
     for file in files:
-        with file.open("rb") as stream:
+        with storage_errors(f"reading {file}"), file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()

@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
+from scalable_kpca.machine import resolve_memory_limit
 
 __all__ = [
     "BudgetConfig",
@@ -30,11 +40,19 @@ Size = int | str
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        # YAML's yes, on and true would be read as 1
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
+            raise PydanticCustomError("boolean", "a truth value means nothing here")
+        return value
+
 
 class SourceConfig(_Section):
     """Where the rows come from."""
 
-    uri: NonEmpty = Field(description="Parquet files (path, directory or glob), one .npy file or one .zarr array.")
+    uri: NonEmpty = Field(description="Parquet files (path, directory or glob), one .npy file or one zarr array.")
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(
         default=None, description="Names or globs; by default every numeric column left."
@@ -60,8 +78,8 @@ class KernelConfig(_Section):
 class SolverConfig(_Section):
     """The eigensolver."""
 
-    name: Literal["auto", "dense", "arpack"] = "auto"
-    tol: float = Field(default=0.0, ge=0, description="ARPACK's tolerance; 0 is machine precision.")
+    name: Literal["auto", "dense", "arpack", "block_krylov"] = "auto"
+    tol: float | None = Field(default=None, ge=0, description="Relative residual (block_krylov) or ARPACK's tolerance.")
     max_passes: int | None = Field(default=None, ge=1)
 
 
@@ -78,6 +96,7 @@ class ClusterConfig(_Section):
     n_threads: int | None = Field(default=None, ge=1, description="Of the process, or of each worker of kind local.")
     n_workers: int | None = Field(default=None, ge=1, description="Worker processes of kind local.")
     address: str | None = Field(default=None, description="Of a running scheduler, for kind address.")
+    wait: float = Field(default=30, gt=0, description="Seconds that kind address waits for a first worker.")
 
 
 class BudgetConfig(_Section):
@@ -85,6 +104,16 @@ class BudgetConfig(_Section):
 
     memory: Size | None = Field(default=None, description="Peak of a process, bytes or text such as 4GiB.")
     disk: Size | None = Field(default=None, description="Bytes of rows and tiles, number or text such as 50GiB.")
+
+    @field_validator("memory", "disk")
+    @classmethod
+    def _is_a_size(cls, value: Size | None) -> Size | None:
+        try:
+            resolve_memory_limit(value)
+        except ConfigError as error:
+            message = f'{value!r} is not a size; give bytes or text such as "4GiB"'
+            raise PydanticCustomError("size", "{message}", {"message": message}) from error
+        return value
 
 
 class Config(_Section):
@@ -95,7 +124,7 @@ class Config(_Section):
     kernel: KernelConfig = KernelConfig()
     method: Literal["auto", "exact"] = "auto"
     n_components: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = 10
-    gram: Literal["auto", "zarr", "memory"] = "auto"
+    gram: Literal["auto", "zarr", "memory", "recompute"] = "auto"
     dtype: Literal["auto", "float64", "float32"] = "auto"
     tile_rows: int | None = Field(default=None, ge=1)
     solver: SolverConfig = SolverConfig()
@@ -137,7 +166,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
-        raise ConfigError(f"{path}: " + "; ".join(_explain(problem) for problem in error.errors()) + ".") from error
+        text = "; ".join(_explain(problem) for problem in error.errors())
+        raise ConfigError(f"{path}: {text}" + ("" if text.endswith("?") else ".")) from error
 
 
 def _apply(fields: dict[str, Any], override: str) -> None:
@@ -161,6 +191,8 @@ def _explain(problem: Any) -> str:
     place = [
         str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
     ]
+    if problem["type"] == "size":
+        return f"{'.'.join(place)}: {problem['msg']}"
     if problem["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"
     section: Any = Config

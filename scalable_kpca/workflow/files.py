@@ -11,7 +11,7 @@ from typing import Any
 
 from scalable_kpca.errors import StorageError
 
-__all__ = ["file_digest", "read_json", "remove_tree", "sync_tree", "write_json"]
+__all__ = ["file_digest", "read_json", "remove_file", "remove_tree", "sync_tree", "tree_bytes", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -51,8 +51,22 @@ def sync_tree(root: Path) -> None:
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a directory of our own that was never committed."""
-    shutil.rmtree(root, ignore_errors=False) if root.exists() else None
+    """Remove a directory of our own, or whatever stands in its place, that is not or no longer committed."""
+    if root.is_dir() and not root.is_symlink():
+        shutil.rmtree(root)
+    else:
+        root.unlink(missing_ok=True)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, or whatever stands in its place, so that it stays removed after a crash."""
+    remove_tree(path)
+    _sync(path.parent)
+
+
+def tree_bytes(root: Path) -> int:
+    """Bytes of all files below a directory; 0 when it is not there."""
+    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
 
 
 def _sync(path: Path) -> None:

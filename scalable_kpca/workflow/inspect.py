@@ -12,7 +12,7 @@ import numpy as np
 from dask.utils import format_bytes
 from threadpoolctl import threadpool_info
 
-from scalable_kpca.errors import KernelPCAError
+from scalable_kpca.errors import KernelPCAError, StorageError
 from scalable_kpca.gram import StoredTiles
 from scalable_kpca.machine import available_memory, available_processors
 from scalable_kpca.tiling import Tiling
@@ -66,20 +66,23 @@ def inspect_output(path: Path) -> Report:
 
 
 def verify_output(path: Path) -> Report:
-    """Read all results and all stored tiles of the run in force and compare them with digests and row sums."""
+    """Read all results and all stored tiles of the run in force and compare them with digests and row sums.
+
+    Notes
+    -----
+    Only the results are promised: tiles are work in progress, which a later run checks and completes when it uses
+    them, so that a missing one is a fact and no problem.
+    """
     run = Output(path).require_latest()
     problems = run.problems()
     facts: dict[str, Any] = {"run": run.fingerprint}
     facts["results"] = "as committed" if not problems else f"{len(problems)} files differ"
-    tiles = _stored_tiles(run)
-    if tiles is not None:
-        missing = tiles.missing()
-        damaged = [str(at) for at in tiles.tiling.tiles() if at not in missing and not _tile_is_sound(tiles, *at)]
-        facts["tiles"] = f"{tiles.tiling.n_tiles - len(missing) - len(damaged)} of {tiles.tiling.n_tiles} sound"
-        if missing:
-            problems.append(f"{tiles.path}: {len(missing)} tiles are missing, the first is {missing[0]}")
-        if damaged:
-            problems.append(f"{tiles.path}: tiles {', '.join(damaged)} are damaged")
+    try:
+        tiles = _stored_tiles(run)
+        if tiles is not None:
+            facts["tiles"] = _soundness(tiles)
+    except KernelPCAError as error:
+        facts["tiles"] = f"of no use, made again when they are needed: {error}"
     return Report(facts, problems)
 
 
@@ -136,8 +139,24 @@ def _stored_tiles(run: RunDirectory) -> StoredTiles | None:
     description = read_json(path / "zarr.json")
     if description is None:
         return None
-    facts = description["attributes"]
-    return StoredTiles(str(path), Tiling(facts["n_samples"], facts["tile_rows"]), facts["dtype"], facts["fingerprint"])
+    try:
+        facts = description["attributes"]
+        tiling = Tiling(facts["n_samples"], facts["tile_rows"])
+        return StoredTiles(str(path), tiling, facts["dtype"], facts["fingerprint"])
+    except (KeyError, TypeError) as error:
+        raise StorageError(f"{path / 'zarr.json'} is damaged.") from error
+
+
+def _soundness(tiles: StoredTiles) -> str:
+    missing = tiles.missing()
+    damaged = [at for at in tiles.tiling.tiles() if at not in missing and not _tile_is_sound(tiles, *at)]
+    n_tiles = tiles.tiling.n_tiles
+    text = f"{n_tiles - len(missing) - len(damaged)} of {n_tiles} sound"
+    for kind, found in (("missing", missing), ("damaged", damaged)):
+        if found:
+            more = ", …" if len(found) > 8 else ""
+            text += f"; {kind}, made again when needed: {', '.join(map(str, found[:8]))}{more}"
+    return text
 
 
 def _tile_is_sound(tiles: StoredTiles, i: int, j: int) -> bool:

@@ -5,7 +5,8 @@
     OUT/LOCK                    one writer
     OUT/latest.json             the run that is in force; replaced atomically, last
     OUT/runs/<fingerprint>/     immutable once COMMIT.json exists
-       plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable
+       plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
+                                                   that rows and labels are whole, and whose they are
        model/ embedding/ metrics.json run.json     results
        COMMIT.json              list of results with size and digest
 """
@@ -17,11 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import StorageError
-from scalable_kpca.workflow.files import file_digest, read_json, sync_tree, write_json
+from scalable_kpca.workflow.files import file_digest, read_json, remove_file, sync_tree, write_json
 
-__all__ = ["RESULTS", "Output", "RunDirectory"]
+__all__ = ["RESULTS", "WRITES", "Output", "RunDirectory"]
 
 RESULTS = ("model", "embedding", "metrics.json", "run.json")
+
+# what a reader may come upon in an output, down to where the parts are
+_RUN = "runs/" + 64 * "0"
+_PIECES = (*RESULTS, "COMMIT.json", "plan.json", "rows.zarr", "labels", "gram.zarr")
+_PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "labels/KEY.json", "model/model.json")
+WRITES = ("LOCK", "latest.json", "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 
 
 @dataclass(frozen=True)
@@ -58,26 +65,34 @@ class RunDirectory:
         ]
         write_json(self.path / "COMMIT.json", {"fingerprint": self.fingerprint, "files": files})
 
+    def withdraw(self) -> None:
+        """Take a commit back, before anything of the run is touched."""
+        if self.is_committed:
+            remove_file(self.path / "COMMIT.json")
+
     def problems(self) -> list[str]:
         """What differs from the commit list, one sentence each; empty for a whole run.
 
-        Raises
-        ------
-        StorageError
-            When there is no commit list that can be read.
+        Notes
+        -----
+        Reads every result once. Work in progress is no part of the results: a missing tile is not a problem.
         """
-        listed = read_json(self.path / "COMMIT.json")
-        if listed is None:
-            raise StorageError(f"{self.path} was never committed; run the same command again to finish it.")
+        try:
+            listed = read_json(self.path / "COMMIT.json")
+            entries = [(self.path / entry["path"], entry["bytes"], entry["sha256"]) for entry in listed["files"]]
+        except (StorageError, KeyError, TypeError):
+            return [f"{self.path / 'COMMIT.json'} is missing or damaged"]
         found = []
-        for entry in listed["files"]:
-            file = self.path / entry["path"]
-            if not file.is_file():
-                found.append(f"{file} is missing")
-            elif file.stat().st_size != entry["bytes"]:
-                found.append(f"{file} has {file.stat().st_size} bytes, {entry['bytes']} were committed")
-            elif file_digest(file) != entry["sha256"]:
-                found.append(f"{file} differs from what was committed")
+        for file, size, digest in entries:
+            try:
+                if not file.is_file():
+                    found.append(f"{file} is missing")
+                elif file.stat().st_size != size:
+                    found.append(f"{file} has {file.stat().st_size} bytes, {size} were committed")
+                elif file_digest(file) != digest:
+                    found.append(f"{file} differs from what was committed")
+            except OSError as error:
+                found.append(f"{file} cannot be read: {error.strerror or error}")
         return found
 
     def _results(self) -> list[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import platform
@@ -13,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from scalable_kpca.errors import LockedError
+from scalable_kpca.errors import LockedError, StorageError, storage_errors
 
-__all__ = ["describe_owner", "output_lock", "owner_is_dead"]
+__all__ = ["describe_owner", "output_lock", "owner_is_dead", "process_identity"]
 
 
 @contextmanager
@@ -31,37 +33,67 @@ def output_lock(path: Path) -> Iterator[None]:
     ------
     LockedError
         When a process that may be alive holds it; the message names process and host.
+    StorageError
+        When the directory cannot be written to, or something that is no file has the lock's name.
 
     Notes
     -----
     The file is a hard link to a file with the owner's identity, so that it appears whole, and linking fails when it
-    exists. A dead owner's lock is renamed aside before a new one is linked: of two that find it, one wins.
+    exists. Death can be proven on the owner's own host only, so those who may break a lock take turns by a lock of
+    that host's kernel on the directory: none of them removes what another has just taken.
     """
     identity = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    identity.write_text(json.dumps(_own_identity()))
     try:
-        _acquire(path, identity)
+        with storage_errors(f"locking {path.parent}"):
+            identity.write_text(json.dumps(process_identity(os.getpid())))
+            _acquire(path, identity)
+            _sweep(path, identity)
         try:
             yield
         finally:
-            if path.exists() and path.samefile(identity):
-                path.unlink()
+            # the lock may be gone by hand, and the file system read-only by now: neither hides how the run ended
+            with contextlib.suppress(OSError):
+                if path.samefile(identity):
+                    path.unlink()
     finally:
-        identity.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            identity.unlink()
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """What distinguishes a process of this host and PID namespace from every other, now and later."""
+    return {
+        "host": platform.node(),
+        "boot": _boot_id(),
+        "pid_namespace": _pid_namespace(),
+        "pid": pid,
+        "started": _state_and_start(pid)[1],
+    }
 
 
 def owner_is_dead(owner: dict[str, Any]) -> bool:
-    """Whether it is proven that the process which wrote this identity has ended."""
+    """Whether it is proven that the process which wrote this identity has ended.
+
+    Notes
+    -----
+    Another host, or another container that shares this host's name, cannot be looked into: nothing is proven there.
+    """
     if owner.get("host") != platform.node():
         return False
     if owner.get("boot") != _boot_id():
         return True
+    if owner.get("pid_namespace") != _pid_namespace() or not isinstance(owner.get("pid"), int):
+        return False
+    if not _proc_is_of_this_namespace():
+        return False
     try:
-        return bool(psutil.Process(owner["pid"]).create_time() != owner["started"])
+        state, started = _state_and_start(owner["pid"])
     except psutil.NoSuchProcess:
         return True
-    except (KeyError, TypeError, ValueError, psutil.Error):
+    except (ValueError, OSError, psutil.Error):
         return False
+    # a zombie has ended, and waits for its parent to notice
+    return state in ("Z", "X") or started != owner.get("started")
 
 
 def describe_owner(path: Path) -> dict[str, Any] | None:
@@ -80,38 +112,74 @@ def _acquire(path: Path, identity: Path) -> None:
         try:
             os.link(identity, path)
         except FileExistsError:
-            owner = describe_owner(path)
-            if owner is None:
-                continue
-            if not owner_is_dead(owner):
-                raise LockedError(
-                    f"{path.parent} is being written by process {owner.get('pid', '?')} on "
-                    f"{owner.get('host', 'an unknown host')} "
-                    f"(lock {path}); wait for it, or remove the lock if that process is certainly gone."
-                ) from None
-            _set_aside(path, owner)
+            _break(path)
         else:
             return
     raise LockedError(f"{path} changed hands while it was being taken; run again.")
 
 
-def _set_aside(path: Path, owner: dict[str, Any]) -> None:
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.dead")
+def _break(path: Path) -> None:
+    """Remove the lock of a dead owner; an error when there is another owner."""
+    if path.is_dir():
+        raise StorageError(f"{path} is a directory, and the lock is a file of that name; remove it and run again.")
+    with _turn(path.parent):
+        owner = describe_owner(path)
+        if owner is None:
+            return
+        if not owner_is_dead(owner):
+            raise LockedError(
+                f"{path.parent} is being written by process {owner.get('pid', '?')} on "
+                f"{owner.get('host', 'an unknown host')} (lock {path}); wait for it, or remove the lock if that "
+                "process is certainly gone."
+            )
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _turn(directory: Path) -> Iterator[None]:
+    """The only process of this host that looks at the lock, where the file system supports it."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        path.rename(aside)
-    except FileNotFoundError:
-        return
-    if describe_owner(aside) != owner:
-        # another process replaced the dead lock in between: give it back
-        os.link(aside, path)
-        aside.unlink()
-        raise LockedError(f"{path} was taken by another process at the same moment; run again when it has finished.")
-    aside.unlink()
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
-def _own_identity() -> dict[str, Any]:
-    process = psutil.Process()
-    return {"host": platform.node(), "boot": _boot_id(), "pid": process.pid, "started": process.create_time()}
+def _sweep(path: Path, identity: Path) -> None:
+    """Remove the identities that killed processes left beside the lock."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        owner = describe_owner(leftover)
+        if leftover != identity and owner and owner_is_dead(owner):
+            leftover.unlink(missing_ok=True)
+
+
+def _state_and_start(pid: int) -> tuple[str, int | float]:
+    """State letter and start of a process: clock ticks since boot, which unlike a date never move."""
+    try:
+        # the name in brackets may hold anything; state is the third field and start the twenty-second
+        place = "self" if pid == os.getpid() else pid
+        fields = Path(f"/proc/{place}/stat").read_text().rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, IndexError):
+        process = psutil.Process(pid)
+        return "Z" if process.status() == psutil.STATUS_ZOMBIE else "?", process.create_time()
+
+
+def _pid_namespace() -> str | None:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
+def _proc_is_of_this_namespace() -> bool:
+    """Whether /proc counts processes as this process does; after ``unshare`` it may be the parent's."""
+    try:
+        return str(Path("/proc/self").readlink()) == str(os.getpid())
+    except OSError:
+        return _pid_namespace() is None
 
 
 def _boot_id() -> str:

@@ -10,20 +10,25 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import ConfigError
 
-__all__ = ["PartWriter", "part_name", "with_scores"]
+__all__ = ["PartWriter", "part_name", "score_names", "with_scores"]
 
 
 def with_scores(labels: Any, scores: NDArray[np.float64]) -> Any:
     """Table of labels with the scores (m, k) of the same m rows beside them, as pc_000, pc_001, …"""
     import pyarrow as pa
 
-    width = max(3, len(str(scores.shape[1] - 1)))
-    names = [f"pc_{column:0{width}d}" for column in range(scores.shape[1])]
+    names = score_names(scores.shape[1])
     taken = set(labels.column_names) & set(names)
     if taken:
         raise ConfigError(f"passthrough columns {sorted(taken)} have the names of scores; rename or leave them out.")
     arrays = [*labels.columns, *(pa.array(np.ascontiguousarray(column)) for column in scores.T)]
     return pa.table(arrays, names=[*labels.column_names, *names])
+
+
+def score_names(n_components: int) -> list[str]:
+    """Column names of scores."""
+    width = max(3, len(str(n_components - 1)))
+    return [f"pc_{column:0{width}d}" for column in range(n_components)]
 
 
 class PartWriter:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from scalable_kpca.errors import StorageError, storage_errors
-from scalable_kpca.model import load_model
-from scalable_kpca.source import FiniteCheck, open_source
+from scalable_kpca.model import Model, load_model
+from scalable_kpca.source import FiniteCheck, Source, open_source
+from scalable_kpca.source.tables import find_files, source_kind
 from scalable_kpca.transform import projector
+from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.files import read_json, remove_tree
-from scalable_kpca.workflow.layout import Output
-from scalable_kpca.workflow.parts import PartWriter, with_scores
+from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
 
 __all__ = ["transform_source"]
 
@@ -36,31 +38,46 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     """
     run = output.require_latest()
     model = load_model(run.path / "model")
-    wanted = read_json(run.path / "run.json")["config"]["source"]
-    is_table = bool(wanted["id"] or wanted["passthrough"] or wanted["features"]) or not uri.endswith((".npy", ".zarr"))
-    source = open_source(
-        uri,
-        base,
-        id_columns=wanted["id"],
-        features=[_literal(name) for name in model.feature_names] if is_table else None,
-        passthrough=wanted["passthrough"],
-    )
+    source = _open_like(run, model, uri, base)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
-    scores = projector(model)
+    check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
     staging = destination.with_name(f".{destination.name}.new")
     with storage_errors(f"writing {destination}"):
         remove_tree(staging)
         staging.mkdir(parents=True)
-        finite = FiniteCheck(source.feature_names)
-        with PartWriter(staging, [part.n_rows for part in source.parts]) as parts:
-            for batch in source.batches():
-                finite.add(batch.rows)
-                if finite.first is None:
-                    parts.add(batch.part, with_scores(batch.labels, scores(batch.rows)))
-        finite.raise_if_any()
-        staging.rename(destination)
+        try:
+            _write_scores(model, source, staging)
+            staging.rename(destination)
+        except BaseException:
+            remove_tree(staging)
+            raise
     return source.n_samples
+
+
+def _open_like(run: RunDirectory, model: Model, uri: str, base: Path) -> Source:
+    """Another source with the same columns in use as the one that the model was fitted on."""
+    description = run.path / "run.json"
+    try:
+        wanted = read_json(description)["config"]["source"]
+        ids, patterns, passthrough = wanted["id"], wanted["features"], wanted["passthrough"]
+    except (KeyError, TypeError) as error:
+        raise StorageError(
+            f"{description} is missing or damaged; `skpca run` with the configuration of this output repairs it."
+        ) from error
+    is_table = bool(ids or patterns or passthrough) or source_kind(find_files(uri, base)) not in (".npy", ".zarr")
+    features = [_literal(name) for name in model.feature_names] if is_table else None
+    return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough)
+
+
+def _write_scores(model: Model, source: Source, directory: Path) -> None:
+    scores, finite = projector(model), FiniteCheck(source.feature_names)
+    with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
+        for batch in source.batches():
+            finite.add(batch.rows)
+            if finite.first is None:
+                parts.add(batch.part, with_scores(batch.labels, scores(batch.rows)))
+    finite.raise_if_any()
 
 
 def _literal(name: str) -> str:

@@ -1,0 +1,57 @@
+"""The results of a run: model, scores beside labels, numbers, and how they came about."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.metadata import version
+
+from scalable_kpca.exact import ExactFit
+from scalable_kpca.model import Model, save_model
+from scalable_kpca.report import metrics
+from scalable_kpca.workflow.files import remove_tree, write_json
+from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.layout import RESULTS, RunDirectory
+from scalable_kpca.workflow.parts import part_name, with_scores
+
+__all__ = ["write_results"]
+
+
+def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds: float) -> None:
+    """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
+    for name in RESULTS:
+        remove_tree(run.path / name)
+    save_model(fit.model, run.path / "model")
+    _write_embedding(prepared, run, fit.model)
+    write_json(run.path / "metrics.json", metrics(fit.model))
+    counts = fit.build_counts
+    write_json(
+        run.path / "run.json",
+        {
+            "fingerprint": prepared.fingerprint,
+            "config": prepared.config.model_dump(mode="json"),
+            "plan": prepared.plan.to_json(),
+            "tiles": {"computed": counts.computed, "read": counts.read, "repaired": counts.repaired},
+            "n_passes": fit.model.n_passes,
+            "seconds": round(seconds, 3),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "host": platform.node(),
+            "versions": {
+                name: version(name) for name in ("scalable-kpca", "dask", "numpy", "scipy", "zarr", "pyarrow")
+            },
+        },
+    )
+
+
+def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model) -> None:
+    """One part for each input part: its labels and the scores of the same rows."""
+    import pyarrow.parquet as pq
+
+    directory = run.path / "embedding"
+    directory.mkdir()
+    scores, start = model.training_scores, 0
+    for index, part in enumerate(prepared.source.parts):
+        labels = pq.read_table(run.path / "labels" / part_name(index))
+        stop = start + part.n_rows
+        pq.write_table(with_scores(labels, scores[start:stop]), directory / part_name(index))
+        start = stop

@@ -1,0 +1,224 @@
+"""Work in progress of a run: rows, their labels and the tiles, kept, taken over, thrown away when damaged.
+
+Rows and labels are one piece of work: ``labels/KEY.json`` is written last and says that both are whole and whose they
+are. Nothing here is a result: whatever is damaged is made again, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.engine import Engine
+from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.exact import open_gram
+from scalable_kpca.gram import Gram
+from scalable_kpca.kernels import Kernel
+from scalable_kpca.source import Rows, RowSummary, Source, open_rows, write_rows
+from scalable_kpca.workflow.files import file_digest, read_json, remove_tree, sync_tree, write_json
+from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.layout import RunDirectory
+from scalable_kpca.workflow.parts import PartWriter, part_name
+
+__all__ = ["StoredWork", "copy_rows", "obtain_gram", "take_over"]
+
+StoredWork = tuple[Rows, RowSummary]
+
+logger = logging.getLogger(__name__)
+
+
+def take_over(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
+    """Rows with their labels, and tiles, that this run or another one of the output has already; rows when found.
+
+    Notes
+    -----
+    Other runs give theirs away by renaming. Cost: what is kept of the rows and labels is read once and checked; tiles
+    are checked when they are read.
+    """
+    found = _own_rows(prepared, run) or _adopt_rows(prepared, run)
+    if found is not None:
+        _adopt_gram(prepared, run, prepared.kernel(found[1]))
+    return found
+
+
+def copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> StoredWork:
+    """Copy the rows of the source and, from the same read, their labels.
+
+    Raises
+    ------
+    InvalidInputError
+        When an entry is not finite, or the source is not what was prepared; nothing of the copy stays.
+    """
+    source, path, done = prepared.source, run.path / "rows.zarr", 0
+    _discard_rows(run)
+
+    def advance(n_rows: int) -> None:
+        nonlocal done
+        done += n_rows
+        engine.notify("rows", done, source.n_samples)
+
+    try:
+        (run.path / "labels").mkdir()
+        rows, summary = write_rows(
+            _rows_beside_labels(source, run.path / "labels"),
+            path,
+            n_samples=source.n_samples,
+            n_features=len(source.feature_names),
+            dtype=source.dtype,
+            tile_rows=prepared.plan.tile_rows,
+            fingerprint=prepared.rows_key,
+            names=source.feature_names,
+            advance=advance,
+        )
+    except Exception as error:
+        _discard_rows(run)
+        _refuse_changed(prepared, error)
+        raise
+    try:
+        _refuse_changed(prepared)
+    except InvalidInputError:
+        _discard_rows(run)
+        raise
+    _seal_labels(prepared, run.path / "labels")
+    return rows, summary
+
+
+def obtain_gram(prepared: Prepared, run: RunDirectory, rows: Rows, kernel: Kernel, engine: Engine) -> Gram:
+    """The Gram matrix in its home; stored tiles that cannot be opened are thrown away."""
+    path, plan = run.path / "gram.zarr", prepared.plan
+    fingerprint = prepared.gram_key(kernel)
+    _adopt_gram(prepared, run, kernel)
+    try:
+        return open_gram(rows, kernel, plan, engine, path=path, fingerprint=fingerprint)
+    except StorageError as error:
+        if plan.gram != "zarr" or not path.exists():
+            raise
+        _discard(path, error)
+    return open_gram(rows, kernel, plan, engine, path=path, fingerprint=fingerprint)
+
+
+def _own_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
+    try:
+        return _open_rows(prepared, run)
+    except StorageError as error:
+        logger.warning("%s", f"rows and labels in {run.path} are made again: {error}")
+        _discard_rows(run)
+        return None
+
+
+def _adopt_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
+    for other in _others(prepared, run):
+        try:
+            fits = _open_rows(prepared, other) is not None
+        except StorageError:
+            continue
+        if fits:
+            _discard_rows(run)
+            # between the two renames neither run has both, and a copy is made
+            for name in ("labels", "rows.zarr"):
+                (other.path / name).rename(run.path / name)
+            return open_rows(run.path / "rows.zarr", prepared.rows_key)
+    return None
+
+
+def _open_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
+    """Rows of a run when they and their labels are whole and of this source, None when there are none.
+
+    Raises
+    ------
+    StorageError
+        When they should be whole and are not.
+    """
+    key, labels = read_json(run.path / "labels" / "KEY.json"), run.path / "labels"
+    if key is None:
+        return None
+    if not isinstance(key, dict) or key.get("key") != prepared.rows_key:
+        return None
+    if key.get("rows") != [part.n_rows for part in prepared.source.parts]:
+        raise StorageError(f"{labels} has other numbers of rows than the source.")
+    for index, digest in enumerate(key.get("sha256", ())):
+        part = labels / part_name(index)
+        if not part.is_file() or file_digest(part) != digest:
+            raise StorageError(f"{part} is missing or damaged.")
+    found = open_rows(run.path / "rows.zarr", prepared.rows_key)
+    if found is None:
+        raise StorageError(f"{run.path / 'rows.zarr'} is missing, damaged or of other contents than {labels}.")
+    step = prepared.plan.tile_rows
+    for start in range(0, found[0].n_samples, step):
+        found[0].read(slice(start, min(start + step, found[0].n_samples)))
+    return found
+
+
+def _rows_beside_labels(source: Source, directory: Path) -> Iterator[NDArray[np.floating[Any]]]:
+    """Feature rows of a source, while their labels are written from the same read."""
+    with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
+        for batch in source.batches():
+            parts.add(batch.part, batch.labels)
+            yield batch.rows
+
+
+def _refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
+    try:
+        unchanged = prepared.source.fingerprint() == prepared.source_digest
+    except OSError:  # a file of it is gone
+        unchanged = False
+    if not unchanged:
+        raise InvalidInputError(
+            f"the source changed while it was read: source.uri={prepared.config.source.uri!r} is not what this run was "
+            "prepared for; nothing is published: run again when it is at rest."
+        ) from error
+
+
+def _seal_labels(prepared: Prepared, labels: Path) -> None:
+    parts = prepared.source.parts
+    sync_tree(labels)
+    key = {
+        "key": prepared.rows_key,
+        "rows": [part.n_rows for part in parts],
+        "sha256": [file_digest(labels / part_name(index)) for index in range(len(parts))],
+    }
+    write_json(labels / "KEY.json", key)
+
+
+def _discard_rows(run: RunDirectory) -> None:
+    # the key first: what is half removed must not look whole
+    for name in ("labels/KEY.json", "labels", "rows.zarr"):
+        if (run.path / name).parent.is_dir():
+            remove_tree(run.path / name)
+
+
+def _adopt_gram(prepared: Prepared, run: RunDirectory, kernel: Kernel) -> None:
+    if prepared.plan.gram != "zarr":
+        return
+    path, fingerprint = run.path / "gram.zarr", prepared.gram_key(kernel)
+    if path.exists():
+        if _is_store_of(path, fingerprint):
+            return
+        _discard(path, "its description is missing, damaged or of other contents")
+    for other in _others(prepared, run):
+        if _is_store_of(other.path / "gram.zarr", fingerprint):
+            (other.path / "gram.zarr").rename(path)
+            return
+
+
+def _is_store_of(path: Path, fingerprint: str) -> bool:
+    try:
+        arrays = [read_json(path / name / "zarr.json") for name in ("tiles", "row_sums")]
+        found = read_json(path / "zarr.json")["attributes"]["fingerprint"]
+    except (StorageError, KeyError, TypeError):
+        return False
+    return None not in arrays and bool(found == fingerprint)
+
+
+def _discard(path: Path, reason: object) -> None:
+    logger.warning("%s", f"{path} is made again: {reason}")
+    remove_tree(path)
+
+
+def _others(prepared: Prepared, run: RunDirectory) -> list[RunDirectory]:
+    return [other for other in prepared.output.runs() if other.path != run.path]
