@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scalable_kpca.errors import KernelPCAError
     from scalable_kpca.estimators import KernelPCA
-    from scalable_kpca.exact import plan
     from scalable_kpca.kernels import kernel_array
     from scalable_kpca.model import Model, load_model
+    from scalable_kpca.planning import plan
     from scalable_kpca.transform import project
 
 __version__ = "0.1.0"
@@ -26,7 +26,7 @@ _HOMES = {
     "Model": "model",
     "kernel_array": "kernels",
     "load_model": "model",
-    "plan": "exact",
+    "plan": "planning",
     "project": "transform",
 }
 

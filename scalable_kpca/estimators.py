@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import shutil
 import tempfile
-import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,21 +15,20 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scalable_kpca.engine import Engine, active_kind, open_engine
-from scalable_kpca.errors import ConfigError, InvalidInputError, storage_errors
-from scalable_kpca.exact import fit_exact, gram_fingerprint, open_gram, plan
+from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.exact import fit_exact, open_gram
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import Model, in_memory, save_model
+from scalable_kpca.planning import gram_fingerprint, plan
 from scalable_kpca.source import (
-    ArrayRows,
     Rows,
     RowSummary,
     StoredRows,
     check_width,
     digest_rows,
-    read_rows,
-    write_rows,
 )
+from scalable_kpca.staging import exclusive_directory, is_dask, is_zarr, stage_rows
 from scalable_kpca.tiling import Plan, check_components
 from scalable_kpca.transform import project, project_lazily
 
@@ -206,7 +201,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 tile_rows=self.tile_rows,
                 resident_bytes=n_samples * n_features * (4 if X.dtype == np.float32 else 8) if stays else 0,
             )
-            rows, summary = self._rows(X, engine, workdir if not stays else None)
+            rows, summary = stage_rows(
+                X, engine, None if stays else workdir, tile_rows=self.plan_.tile_rows, names=self._feature_names()
+            )
             model = self._fit_rows(rows, summary, n_components, engine, workdir)
             # stored rows vanish with a temporary directory
             self._keep(in_memory(model) if self.workdir is None and isinstance(rows, StoredRows) else model)
@@ -237,7 +234,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        if _is_dask(X):
+        if is_dask(X):
             return project_lazily(self.model_, X)
         return project(self.model_, X)
 
@@ -251,7 +248,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self.model_.n_components
 
     def _validate(self, X: Any, *, reset: bool = True) -> Any:
-        if _is_dask(X) or _is_zarr(X):
+        if is_dask(X) or is_zarr(X):
             if len(X.shape) != 2 or 0 in X.shape:
                 raise InvalidInputError(f"X has shape {X.shape}; a matrix with at least one row and column is needed.")
             if X.dtype.kind not in "fiub":
@@ -263,7 +260,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 if hasattr(self, "feature_names_in_"):
                     del self.feature_names_in_
             check_width(X.shape[1], self.n_features_in_)
-            if _is_dask(X) and np.isnan(X.shape[0]):
+            if is_dask(X) and np.isnan(X.shape[0]):
                 X = X.compute_chunk_sizes()
             return X
         # finiteness is checked by our own streaming check, which names the row and column
@@ -295,16 +292,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @contextlib.contextmanager
     def _workdir(self, engine: Engine) -> Iterator[Path]:
         if self.workdir is not None:
-            workdir = Path(self.workdir)
-            with storage_errors(f"opening workdir {workdir}"):
-                workdir.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(workdir, os.O_RDONLY)
-            try:
-                # one fit at a time in a directory: the next one waits, and finds the tiles; death releases the lock
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with exclusive_directory(Path(self.workdir)) as workdir:
                 yield workdir
-            finally:
-                os.close(descriptor)
         elif not engine.is_local:
             raise ConfigError(
                 "the workers of this cluster may be on other machines and read the rows from a directory; set "
@@ -314,36 +303,6 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         else:
             with tempfile.TemporaryDirectory(prefix="skpca-") as name:
                 yield Path(name)
-
-    def _rows(self, X: Any, engine: Engine, workdir: Path | None) -> tuple[Rows, RowSummary]:
-        n_samples, n_features = X.shape
-        t = self.plan_.tile_rows
-        names = self._feature_names()
-        dtype = "float32" if X.dtype == np.float32 else "float64"
-        batches = _batches(X, engine, dtype, t)
-        if workdir is None:
-            array = X if isinstance(X, np.ndarray) else _gather(batches, X.shape, dtype)
-            return ArrayRows(array), read_rows(_batches(array, engine, dtype, t), n_features, t, names)
-        fresh = workdir / f"rows-{uuid.uuid4().hex}.zarr"
-        rows, summary = write_rows(
-            batches,
-            fresh,
-            n_samples=n_samples,
-            n_features=n_features,
-            dtype=dtype,
-            tile_rows=t,
-            fingerprint="",
-            names=names,
-        )
-        # named by its contents, so that rows of another fit in the same directory are never replaced
-        final = workdir / f"rows-{digest_rows(rows, t)[:16]}-{t}.zarr"
-        try:
-            fresh.rename(final)
-        except OSError:
-            if not final.exists():
-                raise
-            shutil.rmtree(fresh)  # the same rows were here already
-        return StoredRows(str(final), n_samples, n_features, dtype), summary
 
     def _fit_rows(
         self, rows: Rows, summary: RowSummary, n_components: int | float | None, engine: Engine, workdir: Path
@@ -384,28 +343,3 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.explained_variance_ratio_ = model.certificate.explained_variance_ratio
         self.gamma_ = getattr(model.kernel, "gamma", None)
         self.n_passes_ = model.n_passes
-
-
-def _is_dask(X: Any) -> bool:
-    return hasattr(X, "__dask_graph__") and hasattr(X, "chunks")
-
-
-def _is_zarr(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "zarr"
-
-
-def _gather(batches: Iterator[NDArray[Any]], shape: tuple[int, int], dtype: str) -> NDArray[Any]:
-    array, start = np.empty(shape, dtype), 0
-    for batch in batches:
-        array[start : start + len(batch)] = batch
-        start += len(batch)
-    return array
-
-
-def _batches(X: Any, engine: Engine, dtype: str, rows: int) -> Iterator[NDArray[Any]]:
-    if _is_dask(X):
-        for block in engine.row_blocks(X):
-            yield np.asarray(block, dtype)
-    else:
-        for start in range(0, X.shape[0], rows):
-            yield np.asarray(X[start : start + rows], dtype)

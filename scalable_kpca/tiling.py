@@ -15,6 +15,7 @@ from dask.utils import format_bytes
 
 from scalable_kpca.errors import ConfigError, InvalidInputError, MemoryLimitError
 from scalable_kpca.kernels import STRIP_ROWS
+from scalable_kpca.tiles import Tiling
 
 __all__ = ["DENSE_LIMIT", "GRAM_HOMES", "SOLVERS", "Plan", "Tiling", "arpack_vectors", "check_components", "plan_exact"]
 
@@ -34,60 +35,6 @@ TILES_A_SIDE = 8  # below this many blocks two or more threads wait for one anot
 # Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
 # measured at 180 to 215 MiB.
 PROCESS_BYTES = 240 * 2**20
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """Square tiles on and above the diagonal of an n × n matrix.
-
-    Parameters
-    ----------
-    n_samples : int
-        Rows of the matrix, ≥ 1.
-    tile_rows : int
-        Rows of a tile, ≥ 1; the last block may have fewer.
-    """
-
-    n_samples: int
-    tile_rows: int
-
-    @property
-    def n_blocks(self) -> int:
-        """Blocks along one side."""
-        return -(-self.n_samples // self.tile_rows)
-
-    @property
-    def n_tiles(self) -> int:
-        """Tiles (i, j) with i ≤ j: the only ones that exist."""
-        return self.n_blocks * (self.n_blocks + 1) // 2
-
-    @property
-    def n_entries(self) -> int:
-        """Matrix entries inside the tiles that exist: what one pass evaluates or reads."""
-        n, t, whole = self.n_samples, self.tile_rows, self.n_blocks - 1
-        last = n - whole * t
-        return whole * t * n - t * t * (whole * (whole - 1) // 2) + last * last
-
-    def block(self, i: int) -> slice[int, int, None]:
-        """Rows of block i."""
-        start = i * self.tile_rows
-        return slice(start, min(start + self.tile_rows, self.n_samples))
-
-    def length(self, i: int) -> int:
-        """Number of rows in block i."""
-        rows = self.block(i)
-        return rows.stop - rows.start
-
-    def tiles(self) -> Iterator[tuple[int, int]]:
-        """Coordinates of every tile, block row by block row."""
-        for i in range(self.n_blocks):
-            for j in range(i, self.n_blocks):
-                yield i, j
-
-    def runs(self, i: int, width: int) -> Iterator[range]:
-        """Columns of block row i in runs of at most `width` tiles: one run is one task."""
-        for start in range(i, self.n_blocks, width):
-            yield range(start, min(start + width, self.n_blocks))
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from scalable_kpca.source import (
     read_rows,
     write_rows,
 )
+from scalable_kpca.source.location import natural_key
 from scalable_kpca.source.rows import aligned_blocks
-from scalable_kpca.source.tables import natural_key
 
 # tmp_path is shared by the examples of a property: each makes a directory of its own in it
 in_one_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)

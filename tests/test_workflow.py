@@ -546,6 +546,7 @@ def wait_until(reached, seconds: float) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_scheduler_killed_in_mid_run_exits_69_and_the_same_command_finishes(tmp_path):
     write_source(tmp_path, n_rows=600)
     job = write_config(tmp_path, tile_rows=15)

@@ -1,17 +1,7 @@
-"""Kernel functions (`functions`) and their values between blocks of rows (`strips`)."""
+"""Kernel functions (`functions`), by name (`resolve`), and their values between blocks of rows (`strips`)."""
 
-from scalable_kpca.kernels.functions import (
-    KERNELS,
-    RBF,
-    Cosine,
-    Kernel,
-    Laplacian,
-    Linear,
-    Polynomial,
-    Sigmoid,
-    kernel_from_json,
-    resolve_kernel,
-)
+from scalable_kpca.kernels.functions import RBF, Cosine, Kernel, Laplacian, Linear, Polynomial, Sigmoid
+from scalable_kpca.kernels.resolve import KERNELS, kernel_from_json, resolve_kernel
 from scalable_kpca.kernels.strips import FLOAT32_GOOD, STRIP_ROWS, TileStrips, kernel_array, kernel_block, place_strip
 
 __all__ = [

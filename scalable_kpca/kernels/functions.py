@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import InvalidInputError
-
 __all__ = [
-    "KERNELS",
     "RBF",
     "Cosine",
     "Kernel",
@@ -22,14 +18,10 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Sigmoid",
-    "kernel_from_json",
-    "resolve_kernel",
 ]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-
-_MINIMA = {"gamma": 0.0, "degree": 0.0}
 
 
 @dataclass(frozen=True)
@@ -260,74 +252,6 @@ class Laplacian(Kernel):
         return False  # scipy's city-block distance is float64 only
 
 
-KERNELS: Mapping[str, type[Kernel]] = {
-    kernel.name: kernel for kernel in (Linear, Polynomial, RBF, Sigmoid, Laplacian, Cosine)
-}
-
-
-def resolve_kernel(
-    name: str,
-    *,
-    gamma: float | str | None = None,
-    degree: float = 3,
-    coef0: float = 1,
-    n_features: int,
-    variance: float | None = None,
-) -> Kernel:
-    """Kernel object for scikit-learn's names and parameters, resolved once against the training rows.
-
-    Parameters
-    ----------
-    name : str
-        One of ``linear poly rbf sigmoid laplacian cosine``.
-    gamma : float, "scale" or None
-        None is 1/n_features; ``"scale"`` is 1/(n_features · variance).
-    degree, coef0 : float
-        Of the polynomial and (coef0) sigmoid kernels.
-    n_features : int
-        Columns of the training rows.
-    variance : float, optional
-        Variance of all training entries; needed for ``"scale"`` only.
-
-    Returns
-    -------
-    Kernel
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name or a parameter outside its range.
-
-    Examples
-    --------
-    >>> resolve_kernel("rbf", n_features=4)
-    RBF(gamma=0.25)
-    """
-    if name not in KERNELS:
-        raise InvalidInputError(f"kernel={name!r} is not known; choose one of {', '.join(sorted(KERNELS))}.")
-    parameters: dict[str, float] = {}
-    wanted = {field.name for field in fields(KERNELS[name])}
-    if "gamma" in wanted:
-        parameters["gamma"] = _resolve_gamma(gamma, n_features, variance)
-    if "degree" in wanted:
-        parameters["degree"] = _finite("degree", degree, _MINIMA["degree"])
-    if "coef0" in wanted:
-        parameters["coef0"] = _finite("coef0", coef0)
-    return KERNELS[name](**parameters)
-
-
-def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
-    """Kernel object from what `Kernel.to_json` gave; InvalidInputError when it is not one."""
-    parameters = dict(description)
-    name = parameters.pop("name", None)
-    if not isinstance(name, str) or name not in KERNELS:
-        raise InvalidInputError(f"kernel name {name!r} is not one of {', '.join(sorted(KERNELS))}.")
-    wanted = {field.name for field in fields(KERNELS[name])}
-    if set(parameters) != wanted:
-        raise InvalidInputError(f"kernel {name!r} has parameters {sorted(wanted)}, found {sorted(parameters)}.")
-    return KERNELS[name](**{key: _finite(key, value, _MINIMA.get(key)) for key, value in parameters.items()})
-
-
 def _squared_norms(rows: Matrix) -> Vector:
     norms: Vector = np.einsum("ij,ij->i", rows, rows)
     return norms
@@ -354,28 +278,3 @@ def _raise_to(values: NDArray[np.float64], degree: float) -> None:
             np.multiply(values, values, out=values)
         return
     np.power(values, degree, out=values)
-
-
-def _resolve_gamma(gamma: float | str | None, n_features: int, variance: float | None) -> float:
-    if gamma is None:
-        return 1.0 / n_features
-    if gamma == "scale":
-        if variance is None:
-            raise InvalidInputError('gamma="scale" needs the variance of the training rows.')
-        if not math.isfinite(variance):
-            raise InvalidInputError('gamma="scale": the variance of the rows overflows; scale the features down.')
-        return 1.0 / (n_features * variance) if variance > 0 else 1.0
-    if isinstance(gamma, str):
-        raise InvalidInputError(f'gamma={gamma!r} is not known; give a number ≥ 0, "scale" or None.')
-    return _finite("gamma", gamma, _MINIMA["gamma"])
-
-
-def _finite(name: str, value: float, minimum: float | None = None) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"{name}={value!r} is not a number.") from None
-    if not math.isfinite(number) or (minimum is not None and number < minimum):
-        bound = "" if minimum is None else f" ≥ {minimum:g}"
-        raise InvalidInputError(f"{name}={value!r}; a finite number{bound} is needed.")
-    return number

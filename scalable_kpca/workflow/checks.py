@@ -13,7 +13,7 @@ from dask.utils import format_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Source
-from scalable_kpca.source.tables import split_uri
+from scalable_kpca.source.location import split_uri
 from scalable_kpca.tiling import Plan
 from scalable_kpca.workflow.config import BudgetConfig
 from scalable_kpca.workflow.files import tree_bytes

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from scalable_kpca.exact import ALGORITHM_VERSION, gram_fingerprint
 from scalable_kpca.kernels import Kernel, resolve_kernel
+from scalable_kpca.planning import ALGORITHM_VERSION, gram_fingerprint
 from scalable_kpca.source import RowSummary, Source
 from scalable_kpca.tiling import Plan
 from scalable_kpca.workflow.config import Config

@@ -7,7 +7,7 @@ from pathlib import Path
 from scalable_kpca.errors import StorageError, storage_errors
 from scalable_kpca.model import Model, load_model
 from scalable_kpca.source import FiniteCheck, Source, open_source
-from scalable_kpca.source.tables import find_files, source_kind
+from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.transform import projector
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.files import read_json, remove_tree

@@ -10,7 +10,8 @@ from typing import Literal
 
 from scalable_kpca.engine import Engine, Listener, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
-from scalable_kpca.exact import ExactFit, fit_exact, plan
+from scalable_kpca.exact import ExactFit, fit_exact
+from scalable_kpca.planning import plan
 from scalable_kpca.source import open_source
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config

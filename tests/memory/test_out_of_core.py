@@ -75,7 +75,7 @@ def test_exact_fit_of_100000_rows_stays_under_1_gib_and_is_proven_complete():
 
 
 @pytest.mark.parametrize("gram", ["zarr", "memory", "recompute"])
-@pytest.mark.parametrize("solver", ["arpack", "block_krylov"])
+@pytest.mark.parametrize("solver", [pytest.param("arpack", marks=pytest.mark.slow), "block_krylov"])
 def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(gram, solver, tmp_path):
     with pytest.raises(MemoryLimitError) as refused:
         plan(3000, 64, memory_limit=1, n_jobs=2, gram=gram, solver=solver, resident_bytes=3000 * 64 * 4)
@@ -85,6 +85,7 @@ def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(gram, solver, tm
     assert found["peak"] <= found["planned"] <= int(smallest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_components", [None, 0.9])
 def test_planned_memory_is_an_upper_bound_when_every_component_is_kept(n_components):
     found = measure(3000, n_components=n_components, eigen_solver="dense")

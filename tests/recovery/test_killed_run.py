@@ -65,7 +65,9 @@ def result_bits(run: Path) -> tuple[str, bytes]:
     return json.dumps(metrics, sort_keys=True), (run / "embedding" / "part-00000.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.7])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.02, marks=pytest.mark.slow), 0.3, pytest.param(0.7, marks=pytest.mark.slow)]
+)
 def test_run_killed_while_the_gram_is_built_computes_only_what_is_missing(job, share):
     expected = result_bits(finish(job, "output.path=reference"))
     output = job.parent / "out"
