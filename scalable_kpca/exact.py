@@ -11,14 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.certificate import GramScale, certify
+from scalable_kpca.checkpoint import clear_state, load_state, save_state
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import ConfigError, InvalidInputError
-from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
+from scalable_kpca.errors import ConfigError, CorruptTileError, IncompleteGramError, InvalidInputError
+from scalable_kpca.gram import Gram, MemoryGram, PassResult, RecomputeGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.model import Model
 from scalable_kpca.nystroem import nystroem_block
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers import EigenResult, lowest_eigenvalue, solve_arpack, solve_block_krylov, solve_dense
+from scalable_kpca.solvers import (
+    EigenResult,
+    KrylovState,
+    lowest_eigenvalue,
+    solve_arpack,
+    solve_block_krylov,
+    solve_dense,
+)
 from scalable_kpca.source import Rows
 from scalable_kpca.tiling import RANDOM_COLUMNS, Plan
 
@@ -39,10 +47,13 @@ class ExactFit:
     model : Model
     build_counts : TileCounts
         Tiles computed, read and repaired in the first pass.
+    resumed_passes : int
+        Passes of an interrupted solve that were not repeated.
     """
 
     model: Model
     build_counts: TileCounts
+    resumed_passes: int = 0
 
 
 def open_gram(
@@ -86,6 +97,7 @@ def fit_exact(
     indefinite: str = "error",
     remove_zero_eig: bool = False,
     feature_names: tuple[str, ...] = (),
+    checkpoint: tuple[Path, str] | None = None,
 ) -> ExactFit:
     """Exact kernel PCA by the plan.
 
@@ -114,6 +126,8 @@ def fit_exact(
         Whether components with eigenvalue zero are dropped.
     feature_names : tuple of str
         Kept in the model.
+    checkpoint : tuple of (Path, str), optional
+        Directory for the state of block Krylov, and the identity of this solve: an interrupted solve goes on there.
 
     Returns
     -------
@@ -130,18 +144,28 @@ def fit_exact(
         raise ConfigError(f"indefinite={indefinite!r} is not known; choose one of error, clip.")
     if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
         raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
-    operator = CenteredGram(gram, product_dtype=plan.product_dtype)
+    state, built = _resume(gram, checkpoint) if plan.solver == "block_krylov" else (None, None)
+    operator = CenteredGram(gram, built, plan.product_dtype)
     measure = cache(lambda: _measure(rows, kernel, plan, operator))
     if plan.solver == "block_krylov":
-        result = solve_block_krylov(
-            operator,
-            _start_block(rows, kernel, plan, engine, seed),
-            _count_rule(plan, n_components, measure),
-            tol=_default_tol(plan) if tol is None else tol,
-            max_basis=plan.max_basis,
-            max_passes=max_passes,
-            seed=seed,
-        )
+        start = _start_block(rows, kernel, plan, engine, seed) if state is None else state.block
+        try:
+            result = solve_block_krylov(
+                operator,
+                start,
+                _count_rule(plan, n_components, measure),
+                tol=_default_tol(plan) if tol is None else tol,
+                max_basis=plan.max_basis,
+                max_passes=max_passes,
+                seed=seed,
+                state=state,
+                checkpoint=None if checkpoint is None else lambda now: save_state(*checkpoint, now, operator.built),
+            )
+        except (CorruptTileError, IncompleteGramError):
+            # the next run has to begin with a building pass, which repairs
+            if checkpoint is not None:
+                clear_state(checkpoint[0])
+            raise
     elif plan.solver == "dense":
         # all eigenvalues when their number or sign is to be decided from them
         wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
@@ -156,6 +180,7 @@ def fit_exact(
     if indefinite == "error" and not kernel.positive_semidefinite:
         _refuse_indefinite(operator, result, kernel, threshold, seed)
     drop_zeros = remove_zero_eig or n_components is None
+    resumed_passes = 0 if state is None else state.n_passes
     k = _count(result.eigenvalues, n_components, scale.total_variance, threshold, drop_zeros=drop_zeros)
     eigenvalues = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
     eigenvectors = np.ascontiguousarray(result.eigenvectors[:, :k])
@@ -170,10 +195,23 @@ def fit_exact(
         eigenvectors=eigenvectors,
         certificate=certificate,
         solver=result.solver,
-        n_passes=operator.n_passes,
+        n_passes=operator.n_passes + resumed_passes,
         feature_names=feature_names,
     )
-    return ExactFit(model, operator.built.counts)
+    return ExactFit(model, operator.built.counts, resumed_passes)
+
+
+def _resume(gram: Gram, checkpoint: tuple[Path, str] | None) -> tuple[KrylovState | None, PassResult | None]:
+    """Where an interrupted solve stood, if its tiles are still there."""
+    found = load_state(*checkpoint) if checkpoint is not None else None
+    if checkpoint is None or found is None:
+        return None, None
+    try:
+        gram.resume()
+    except IncompleteGramError:
+        clear_state(checkpoint[0])
+        return None, None
+    return found
 
 
 def _start_block(rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, seed: int) -> Matrix:

@@ -31,6 +31,7 @@ ORDER = [
     "solvers",
     "certificate",
     "model",
+    "checkpoint",
     "transform",
     "exact",
     "report",
@@ -40,7 +41,7 @@ ORDER = [
 ]
 
 HOMES = {
-    "zarr": {"source", "gram", "model"},
+    "zarr": {"source", "gram", "model", "checkpoint"},
     "distributed": {"engine"},
     "dask.distributed": {"engine"},
     "dask.local": {"engine"},

@@ -91,6 +91,10 @@ class MemoryGram:
         self._kept = {(i, start): kept for (_, i, start), kept in zip(tiles, result.kept, strict=True)}
         return result
 
+    def resume(self) -> None:
+        """Compute every tile again: they went with the process that built them."""
+        self.build()
+
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""
         return run_pass(

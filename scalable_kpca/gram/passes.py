@@ -63,6 +63,9 @@ class Gram(Protocol):
     def build(self, block: Block | None = None) -> PassResult:
         """Make every tile that is missing, and K times `block` on the way: the first pass."""
 
+    def resume(self) -> None:
+        """Make ready for `multiply` in a process that did not build: IncompleteGramError when that is impossible."""
+
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b), in the block's dtype, sums in float64."""
 

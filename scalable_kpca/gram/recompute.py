@@ -61,6 +61,9 @@ class RecomputeGram:
         """First pass: nothing is made, but row sums and norm are measured exactly."""
         return self._pass(block, "tiles", measure=True)
 
+    def resume(self) -> None:
+        """Nothing to make ready."""
+
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""
         return self._pass(block, "pass", measure=False)

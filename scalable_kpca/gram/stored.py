@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import CorruptTileError
+from scalable_kpca.errors import CorruptTileError, IncompleteGramError
 from scalable_kpca.gram.passes import PassResult, assemble, run_pass
 from scalable_kpca.gram.products import (
     RunProduct,
@@ -61,6 +61,12 @@ class StoredGram:
         """Compute exactly the missing and damaged tiles, and K times `block` on the way."""
         self._tiles.sweep()
         return self._pass(block, "tiles", build=True)
+
+    def resume(self) -> None:
+        """Check that every tile is committed; IncompleteGramError names those that are not."""
+        missing = self._tiles.missing()
+        if missing:
+            raise IncompleteGramError(self._tiles.path, missing, self.tiling.n_tiles)
 
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""

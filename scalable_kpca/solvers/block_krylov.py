@@ -47,6 +47,11 @@ class KrylovState:
     rounding: float = 0.0
     n_passes: int = 0
 
+    def __post_init__(self) -> None:
+        # one memory layout, so that a state from a disk goes on with the same bits as one that never left memory
+        for name in ("basis", "projected", "block", "coupling"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
+
     def ritz(self) -> tuple[Vector, Matrix, Vector]:
         """Ritz values, descending, their coordinates in the basis, and residual norms from the recurrence."""
         values, vectors = scipy.linalg.eigh(self.projected)

@@ -33,6 +33,7 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
             "plan": prepared.plan.to_json(),
             "tiles": {"computed": counts.computed, "read": counts.read, "repaired": counts.repaired},
             "n_passes": fit.model.n_passes,
+            "resumed_passes": fit.resumed_passes,
             "seconds": round(seconds, 3),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": platform.node(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from scalable_kpca.checkpoint import clear_state
 from scalable_kpca.engine import Engine, Listener, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
@@ -138,6 +139,7 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
         write_results(prepared, run, fit, seconds)
         run.commit()
         output.point_to(run)
+        clear_state(run.path / "basis.zarr")
     return Outcome(run, "done", fit, seconds)
 
 
@@ -172,6 +174,7 @@ def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine
         max_passes=config.solver.max_passes,
         indefinite=config.indefinite,
         feature_names=prepared.source.feature_names,
+        checkpoint=(run.path / "basis.zarr", prepared.fingerprint),
     )
 
 
