@@ -116,7 +116,8 @@ def plan_exact(
     dtype : {"auto", "float64", "float32"}
         Of a tile. ``"auto"`` is float64 up to `DENSE_LIMIT` rows and float32 above.
     solver : {"auto", "dense", "arpack", "block_krylov"}
-        ``"auto"`` is dense up to `DENSE_LIMIT` rows or when all components are wanted, block Krylov otherwise.
+        ``"auto"`` is dense up to `DENSE_LIMIT` rows or when all or a quarter of the components are wanted, block Krylov
+        otherwise.
     gram : {"auto", "zarr", "memory", "recompute"}
         ``"auto"`` keeps tiles in memory when they take at most half of what the limit leaves; beyond, rows with few
         features are cheaper to evaluate again than to read, and wide ones go to zarr.
@@ -247,11 +248,13 @@ def _check_choices(dtype: str, solver: str, gram: str, has_disk: bool) -> None:
 def _choose_solver(solver: str, n_samples: int, n_components: int | float | None, reasons: list[str]) -> str:
     counted = isinstance(n_components, int)
     if solver == "auto":
-        solver = "dense" if n_samples <= DENSE_LIMIT or n_components is None else "block_krylov"
+        many = isinstance(n_components, int) and 4 * n_components > n_samples
+        solver = "dense" if n_samples <= DENSE_LIMIT or n_components is None or many else "block_krylov"
         reasons.append(
             f"solver={solver}: "
             + (f"up to {DENSE_LIMIT} rows the whole spectrum is cheap" if n_samples <= DENSE_LIMIT
                else "all components are wanted" if n_components is None
+               else "a large part of the spectrum is wanted" if many
                else "a few components of a large matrix, in few passes")
         )  # fmt: skip
     elif solver == "arpack" and not counted:

@@ -192,6 +192,8 @@ def test_auto_stores_tiles_when_entries_are_dear_or_passes_many():
         (DENSE_LIMIT, 5, "auto", "dense"),
         (DENSE_LIMIT + 1, 5, "auto", "block_krylov"),
         (DENSE_LIMIT + 1, None, "auto", "dense"),
+        (DENSE_LIMIT + 1, 500, "auto", "block_krylov"),
+        (DENSE_LIMIT + 1, 501, "auto", "dense"),
         (DENSE_LIMIT + 1, 0.95, "auto", "block_krylov"),
         (5, 4, "arpack", "arpack"),
         (5, 5, "arpack", "dense"),

@@ -113,7 +113,9 @@ def result(job: Path, *overrides: str) -> tuple[dict, tuple[str, bytes]]:
     return json.loads((run / "run.json").read_text()), bits
 
 
-@pytest.mark.parametrize("gram", ["recompute", pytest.param("zarr", marks=pytest.mark.slow), "memory"])
+@pytest.mark.parametrize(
+    "gram", ["recompute", *(pytest.param(home, marks=pytest.mark.slow) for home in ("zarr", "memory"))]
+)
 def test_killed_solve_repeats_no_finished_pass_and_gives_the_same_bits(gram, tmp_path):
     job = write_job(tmp_path, gram=gram)
     reference, expected = result(job, "--set", "output.path=reference")
@@ -131,6 +133,7 @@ def test_killed_solve_repeats_no_finished_pass_and_gives_the_same_bits(gram, tmp
     assert bits == expected
 
 
+@pytest.mark.slow
 def test_state_whose_tiles_were_lost_is_given_up_and_the_solve_begins_again(tmp_path):
     job = write_job(tmp_path, gram="zarr")
     _, expected = result(job, "--set", "output.path=reference")
