@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 __all__ = [
+    "AccuracyWarning",
     "ClusterError",
     "ConfigError",
     "CorruptTileError",
@@ -20,6 +21,10 @@ __all__ = [
     "StorageError",
     "storage_errors",
 ]
+
+
+class AccuracyWarning(UserWarning):
+    """The result is certified, but only to few digits."""
 
 
 class KernelPCAError(Exception):

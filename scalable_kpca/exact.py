@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,16 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.certificate import GramScale, certify
+from scalable_kpca.certificate import Certificate, GramScale, certify
 from scalable_kpca.checkpoint import clear_state, load_state, save_state
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import ConfigError, CorruptTileError, IncompleteGramError, InvalidInputError
+from scalable_kpca.errors import AccuracyWarning, ConfigError, CorruptTileError, IncompleteGramError, InvalidInputError
 from scalable_kpca.gram import Gram, MemoryGram, PassResult, RecomputeGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.model import Model
 from scalable_kpca.nystroem import nystroem_block
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import (
+    MAX_PASSES,
     EigenResult,
     KrylovState,
     lowest_eigenvalue,
@@ -36,6 +38,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 START_LANDMARKS = 600  # of the Nyström start block
+FEW_DIGITS = 1e-4  # of λ₁: a bound above it is worth a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,7 @@ def fit_exact(
                 _count_rule(plan, n_components, measure),
                 tol=_default_tol(plan) if tol is None else tol,
                 max_basis=plan.max_basis,
-                max_passes=max_passes,
+                max_passes=MAX_PASSES if max_passes is None else max_passes,
                 seed=seed,
                 state=state,
                 checkpoint=None if checkpoint is None else lambda now: save_state(*checkpoint, now, operator.built),
@@ -185,6 +188,7 @@ def fit_exact(
     eigenvalues = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
     eigenvectors = np.ascontiguousarray(result.eigenvectors[:, :k])
     certificate = certify(operator, eigenvalues, eigenvectors, scale, result)
+    _warn_of_few_digits(certificate, eigenvalues, plan)
     model = Model(
         kernel=kernel,
         rows=rows,
@@ -277,6 +281,20 @@ def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> 
 
 def _eps(dtype: str) -> float:
     return float(np.finfo(dtype).eps)
+
+
+def _warn_of_few_digits(certificate: Certificate, eigenvalues: Vector, plan: Plan) -> None:
+    """Warn when K̃ is so small beside K that the rounding of K shows in the eigenvalues."""
+    uncertain = float(certificate.eigenvalue_bounds.max())
+    if uncertain > FEW_DIGITS * eigenvalues[0] > 0:
+        advice = "set dtype='float64'" if plan.dtype == "float32" else "use a larger gamma or standardize the features"
+        warnings.warn(
+            f"eigenvalues are certain only to {uncertain:.2g}, {uncertain / eigenvalues[0]:.1g} of the largest: "
+            "the centred "
+            f"Gram matrix is small beside the Gram matrix itself; {advice}.",
+            AccuracyWarning,
+            stacklevel=3,
+        )
 
 
 def _refuse_indefinite(

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import scalable_kpca
 from scalable_kpca import KernelPCA, load_model, plan, project
-from scalable_kpca.errors import InvalidInputError, MemoryLimitError
+from scalable_kpca.errors import AccuracyWarning, InvalidInputError, MemoryLimitError, NotConvergedError
 
 
 @pytest.fixture(name="X")
@@ -366,3 +366,20 @@ def test_constant_rows_have_zero_components_with_every_solver(solver):
     assert ours.eigenvalues_.tolist() == [0.0] * 3
     assert not ours.transform(np.random.default_rng(0).normal(size=(5, 4))).any()
     assert ours.certificate_.total_variance == 0
+
+
+def test_tiny_gamma_in_float32_warns_and_float64_resolves_it():
+    rows = np.random.default_rng(0).normal(size=(2500, 8))
+    with pytest.warns(AccuracyWarning, match="set dtype='float64'"):
+        KernelPCA(3, kernel="rbf", gamma=1e-6).fit(rows)
+    exact = KernelPCA(3, kernel="rbf", gamma=1e-6, dtype="float64").fit(rows)
+    # to first order in γ the kernel is 1 − γ‖x − y‖², whose centred Gram matrix is 2γ times that of the rows
+    variances = np.linalg.eigvalsh(np.cov(rows.T))[::-1][:3]
+    np.testing.assert_allclose(exact.eigenvalues_, 2e-6 * 2499 * variances, rtol=1e-4)
+
+
+def test_spectrum_that_cannot_be_told_apart_ends_after_a_hundred_passes_at_most():
+    with pytest.raises(NotConvergedError, match="max_passes=100"):
+        KernelPCA(3, kernel="rbf", gamma=0.2, eigen_solver="block_krylov", tol=0.0, dtype="float64", tile_rows=90).fit(
+            np.random.default_rng(0).normal(size=(1500, 40))
+        )

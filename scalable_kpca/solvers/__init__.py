@@ -1,11 +1,12 @@
 """Eigensolvers: an operator in, an `EigenResult` out."""
 
 from scalable_kpca.solvers.arpack import lowest_eigenvalue, solve_arpack
-from scalable_kpca.solvers.block_krylov import KrylovState, solve_block_krylov
+from scalable_kpca.solvers.block_krylov import MAX_PASSES, KrylovState, solve_block_krylov
 from scalable_kpca.solvers.dense import solve_dense
 from scalable_kpca.solvers.result import EigenResult, canonical
 
 __all__ = [
+    "MAX_PASSES",
     "EigenResult",
     "KrylovState",
     "canonical",

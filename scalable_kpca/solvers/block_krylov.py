@@ -18,6 +18,7 @@ __all__ = ["KrylovState", "solve_block_krylov"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
+MAX_PASSES = 100  # when no limit is given: ten times what a spectrum that can be told apart takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ def solve_block_krylov(
     *,
     tol: float = 1e-6,
     max_basis: int,
-    max_passes: int | None = None,
+    max_passes: int = MAX_PASSES,
     seed: int = 0,
     state: KrylovState | None = None,
     checkpoint: Callable[[KrylovState], None] | None = None,
@@ -83,10 +84,10 @@ def solve_block_krylov(
         ``count(values, residual_norms)`` says how many leading pairs are wanted, given all Ritz values; None when the
         basis has to grow before that is known.
     tol : float
-        Pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁.
+        Pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁, or when it is within the rounding of the products.
     max_basis : int
         Columns of the basis at which it is compressed to its leading Ritz vectors (thick restart); at least 3b.
-    max_passes : int, optional
+    max_passes : int
         Limit on products.
     seed : int
         Of the random vectors that are needed when the basis is invariant before it is large enough.
@@ -124,7 +125,9 @@ def solve_block_krylov(
         state = _expand(operator, state)
         values, vectors, residuals = state.ritz()
         wanted = count(values, residuals)
-        if wanted is not None and wanted <= len(values) and (residuals[:wanted] <= tol * values[0]).all():
+        # below the rounding of the products a residual says nothing more, and no further pass would make it smaller
+        accepted = max(tol * values[0], state.rounding)
+        if wanted is not None and wanted <= len(values) and (residuals[:wanted] <= accepted).all():
             return _result(state, values, vectors, residuals, wanted)
         if state.block.shape[1] == 0:
             state = _continue_invariant(state, b, rng)
@@ -135,12 +138,12 @@ def solve_block_krylov(
             state = _restart(state, max(b, min(len(values), max_basis - 2 * b)))
         if checkpoint is not None:
             checkpoint(state)
-        if max_passes is not None and state.n_passes >= max_passes:
+        if state.n_passes >= max_passes:
             shown = residuals[:wanted].max() / values[0] if wanted else np.inf
             raise NotConvergedError(
                 f"block Krylov reached a residual of {shown:.2g}·λ₁ in max_passes={max_passes} passes, "
                 f"tol={tol:.2g} was asked "
-                "for; raise max_passes or tol."
+                "for; raise max_passes or tol, or set dtype to float64."
             )
 
 
