@@ -72,8 +72,8 @@ def _terminable() -> Iterator[None]:
 
 def _bug_report(error: Exception) -> str:
     return (
-        f"{type(error).__name__} was not foreseen: this is a bug in skpca, not in your configuration. Please report it "
-        "to the developers with the lines above, the command, and what `skpca doctor --json` prints."
+        f"{type(error).__name__} was not foreseen: this is a bug in skpca, not in your configuration. Please report "
+        "it to the developers with the lines above, the command, and what `skpca doctor --json` prints."
     )
 
 

@@ -136,8 +136,8 @@ class CorruptTileError(KernelPCAError, OSError):
 
     def __str__(self) -> str:
         return (
-            f"tile ({self.i}, {self.j}) in {self.path} is damaged: {self.reason}; "
-            "run the same command again: only damaged and missing tiles are computed again."
+            f"tile ({self.i}, {self.j}) in {self.path} is damaged: {self.reason}; run the same command again: only "
+            "damaged and missing tiles are computed again."
         )
 
 
@@ -151,7 +151,6 @@ def storage_errors(what: str) -> Iterator[None]:
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         raise StorageError(
-            f"{what} failed: {error.strerror or error}{place}; make room or correct the path and its "
-            "permissions, and run "
-            "the same command again: nothing finished is done twice."
+            f"{what} failed: {error.strerror or error}{place}; make room or correct the path and its permissions, and "
+            "run the same command again: nothing finished is done twice."
         ) from error

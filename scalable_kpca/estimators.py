@@ -270,8 +270,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if "could not convert" not in str(error):
                 raise
             raise InvalidInputError(
-                f"X holds something that is not a number ({error}); encode or leave out columns of text and "
-                "other objects."
+                f"X holds something that is not a number ({error}); encode or leave out columns of text and other "
+                "objects."
             ) from error
 
     def _feature_names(self) -> tuple[str, ...]:
@@ -297,8 +297,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         elif not engine.is_local:
             raise ConfigError(
                 "the workers of this cluster may be on other machines and read the rows from a directory; set "
-                "workdir to "
-                "one that all of them see."
+                "workdir to one that all of them see."
             )
         else:
             with tempfile.TemporaryDirectory(prefix="skpca-") as name:

@@ -289,9 +289,8 @@ def _warn_of_few_digits(certificate: Certificate, eigenvalues: Vector, plan: Pla
     if uncertain > FEW_DIGITS * eigenvalues[0] > 0:
         advice = "set dtype='float64'" if plan.dtype == "float32" else "use a larger gamma or standardize the features"
         warnings.warn(
-            f"eigenvalues are certain only to {uncertain:.2g}, {uncertain / eigenvalues[0]:.1g} of the largest: "
-            "the centred "
-            f"Gram matrix is small beside the Gram matrix itself; {advice}.",
+            f"eigenvalues are certain only to {uncertain:.2g}, {uncertain / eigenvalues[0]:.1g} of the largest: the "
+            f"centred Gram matrix is small beside the Gram matrix itself; {advice}.",
             AccuracyWarning,
             stacklevel=3,
         )

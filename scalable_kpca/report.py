@@ -53,11 +53,10 @@ def summary_lines(model: Model, counts: TileCounts, seconds: float) -> list[str]
     parameters = ", ".join(f"{name}={value:.6g}" for name, value in model.kernel.to_json().items() if name != "name")
     proven = "complete" if certificate.complete else "completeness"
     return [
-        f"exact kernel PCA of {model.rows.n_samples} rows × {model.rows.n_features} features, "
-        f"kernel {model.kernel.name}({parameters}): {model.n_components} components",
+        f"exact kernel PCA of {model.rows.n_samples} rows × {model.rows.n_features} features, kernel "
+        f"{model.kernel.name}({parameters}): {model.n_components} components",
         f"eigenvalues {values}{more}; they explain {certificate.explained_variance_ratio.sum():.2%} of the variance",
         f"residual norms ≤ {certificate.residual_norms.max():.2g}; {proven}: {certificate.completeness}",
-        f"{counts.computed} tiles computed ({counts.repaired} repaired), {counts.read} found, {model.n_passes} "
-        "passes with "
-        f"{model.solver}, {seconds:.1f} s",
+        f"{counts.computed} tiles computed ({counts.repaired} repaired), {counts.read} found, {model.n_passes} passes "
+        f"with {model.solver}, {seconds:.1f} s",
     ]

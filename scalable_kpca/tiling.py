@@ -171,10 +171,9 @@ def plan_exact(
     if home is None:
         home, t = min(choices, key=lambda choice: peak(*choice))
         raise MemoryLimitError(
-            f"memory_limit={format_bytes(memory_limit)} cannot hold the smallest plan ({home} tiles of {t} rows "
-            f"× {n_threads} "
-            f"threads, {format_bytes(fixed)} before the first tile); raise memory_limit to {peak(home, t)} bytes "
-            f"({format_bytes(peak(home, t))})."
+            f"memory_limit={format_bytes(memory_limit)} cannot hold the smallest plan ({home} tiles of {t} rows × "
+            f"{n_threads} threads, {format_bytes(fixed)} before the first tile); raise memory_limit to "
+            f"{peak(home, t)} bytes ({format_bytes(peak(home, t))})."
         )
     tiling = Tiling(n_samples, t)
     gram_bytes = {"memory": tiling.n_entries, "recompute": 0, "zarr": tiling.n_tiles * t * t}[home] * itemsize
@@ -259,8 +258,8 @@ def _choose_solver(solver: str, n_samples: int, n_components: int | float | None
         )  # fmt: skip
     elif solver == "arpack" and not counted:
         raise ConfigError(
-            f"eigen_solver='arpack' finds a given number of components, n_components={n_components!r} is not one; "
-            "set n_components to an integer or eigen_solver to 'dense'."
+            f"eigen_solver='arpack' finds a given number of components, n_components={n_components!r} is not one; set "
+            "n_components to an integer or eigen_solver to 'dense'."
         )
     elif solver == "block_krylov" and n_components is None:
         raise ConfigError("eigen_solver='block_krylov' needs n_components: an integer or a fraction of the variance.")

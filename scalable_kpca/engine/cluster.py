@@ -67,8 +67,8 @@ class ClusterEngine(Engine):
             if not lost or isinstance(error, KernelPCAError):
                 raise
             raise ClusterError(
-                f"stage {stage!r}: lost the connection to the Dask scheduler at {self._address}; see that it runs, and "
-                "run again: nothing finished is done twice."
+                f"stage {stage!r}: lost the connection to the Dask scheduler at {self._address}; see that it runs, "
+                "and run again: nothing finished is done twice."
             ) from error
         return list(values), list(futures[len(outputs) :])
 

@@ -263,7 +263,6 @@ def _refuse_infinite(strip: Tile, first_row: int, first_column: int) -> None:
         return  # every entry is finite, only their sum overflows
     row, column = bad[0]
     raise InvalidInputError(
-        f"the kernel of rows {first_row + row} and {first_column + column} is {strip[row, column]} in the "
-        "tiles' dtype; "
-        "standardize or scale the features, or use a smaller degree or gamma."
+        f"the kernel of rows {first_row + row} and {first_column + column} is {strip[row, column]} in the tiles' "
+        "dtype; standardize or scale the features, or use a smaller degree or gamma."
     )

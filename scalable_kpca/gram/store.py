@@ -242,9 +242,8 @@ def _open(tiles: StoredTiles) -> tuple[Any, Any]:
         ) from error
     if found != (tiles.fingerprint, FORMAT_VERSION):
         raise StorageError(
-            f"{tiles.path} belongs to fingerprint {found[0]} (format {found[1]}), this job is "
-            f"{tiles.fingerprint} (format "
-            f"{FORMAT_VERSION}); choose another directory or remove it."
+            f"{tiles.path} belongs to fingerprint {found[0]} (format {found[1]}), this job is {tiles.fingerprint} "
+            f"(format {FORMAT_VERSION}); choose another directory or remove it."
         )
     return arrays
 

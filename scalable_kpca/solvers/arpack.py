@@ -69,9 +69,8 @@ def solve_arpack(
     def matvec(v: NDArray[np.float64]) -> NDArray[np.float64]:
         if max_passes is not None and operator.n_passes - before >= max_passes:
             raise NotConvergedError(
-                f"ARPACK has not found {n_components} components in max_passes={max_passes} passes; raise "
-                "max_passes or ask "
-                "for fewer components."
+                f"ARPACK has not found {n_components} components in max_passes={max_passes} passes; raise max_passes "
+                "or ask for fewer components."
             )
         return np.asarray(operator.matvec(v), np.float64)
 
@@ -87,9 +86,8 @@ def solve_arpack(
         )
     except ArpackNoConvergence as error:
         raise NotConvergedError(
-            f"ARPACK found {len(error.eigenvalues)} of {n_components} components in "
-            f"{operator.n_passes - before} passes; ask "
-            "for fewer components, or use eigen_solver='dense' if n_samples² float64 fit in memory."
+            f"ARPACK found {len(error.eigenvalues)} of {n_components} components in {operator.n_passes - before} "
+            "passes; ask for fewer components, or use eigen_solver='dense' if n_samples² float64 fit in memory."
         ) from error
     values, vectors = canonical(values, vectors)
     return EigenResult(values, vectors, "arpack", operator.n_passes - before, is_whole_spectrum=False)

@@ -141,9 +141,8 @@ def solve_block_krylov(
         if state.n_passes >= max_passes:
             shown = residuals[:wanted].max() / values[0] if wanted else np.inf
             raise NotConvergedError(
-                f"block Krylov reached a residual of {shown:.2g}·λ₁ in max_passes={max_passes} passes, "
-                f"tol={tol:.2g} was asked "
-                "for; raise max_passes or tol, or set dtype to float64."
+                f"block Krylov reached a residual of {shown:.2g}·λ₁ in max_passes={max_passes} passes, tol={tol:.2g} "
+                "was asked for; raise max_passes or tol, or set dtype to float64."
             )
 
 

@@ -96,9 +96,8 @@ class FiniteCheck:
         name = f'column "{self.names[column]}"' if self.names else f"column {column}"
         found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "-infinity"
         raise InvalidInputError(
-            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers "
-            "and accepts "
-            "no NaN or infinity: remove or fill these rows first."
+            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers and "
+            "accepts no NaN or infinity: remove or fill these rows first."
         )
 
 
@@ -106,6 +105,6 @@ def check_width(found: int, needed: int) -> None:
     """InvalidInputError unless rows have the number of columns that the model was fitted on."""
     if found != needed:
         raise InvalidInputError(
-            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in "
-            "the same order."
+            f"X has {found} features, but this model was fitted on {needed} features; give the same columns in the "
+            "same order."
         )

@@ -95,9 +95,8 @@ class StoredRows:
                 raise ValueError("a chunk is missing")  # noqa: TRY301
         except Exception as error:
             raise StorageError(
-                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); remove that "
-                "directory and run "
-                "again: it is made from the source."
+                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); this copy is damaged: run or "
+                "fit again to make it from the source."
             ) from error
         return block
 
@@ -204,9 +203,8 @@ def write_rows(
         summary = _consume(batches, n_features, tile_rows, names, store)
         if summary.n_samples != n_samples:
             raise InvalidInputError(
-                f"the source announced {n_samples} rows and delivered {summary.n_samples}: it changed while it "
-                "was read; "
-                "run again when it is at rest."
+                f"the source announced {n_samples} rows and delivered {summary.n_samples}: it changed while it was "
+                "read; run again when it is at rest."
             )
         array.update_attributes({"fingerprint": fingerprint, "summary": asdict(summary)})
     return StoredRows(str(path), n_samples, n_features, dtype), summary

@@ -169,8 +169,8 @@ def _refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
         unchanged = False
     if not unchanged:
         raise InvalidInputError(
-            f"the source changed while it was read: source.uri={prepared.config.source.uri!r} is not what this run was "
-            "prepared for; nothing is published: run again when it is at rest."
+            f"the source changed while it was read: source.uri={prepared.config.source.uri!r} is not what this run "
+            "was prepared for; nothing is published: run again when it is at rest."
         ) from error
 
 
