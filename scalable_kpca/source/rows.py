@@ -95,8 +95,8 @@ class StoredRows:
                 raise ValueError("a chunk is missing")  # noqa: TRY301
         except Exception as error:
             raise StorageError(
-                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); this copy is damaged: run or "
-                "fit again to make it from the source."
+                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); this copy is damaged: run "
+                "or fit again to make it from the source."
             ) from error
         return block
 
