@@ -9,16 +9,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scalable_kpca.disk import sync_tree
 from scalable_kpca.errors import storage_errors
 from scalable_kpca.gram import PassResult, TileCounts
 from scalable_kpca.solvers import KrylovState
+from scalable_kpca.source import checked_codecs
 
 __all__ = ["clear_state", "load_state", "save_state"]
 
@@ -51,16 +52,9 @@ def save_state(path: Path, fingerprint: str, state: KrylovState, built: PassResu
     Bytes: 8·n·(m + b + 1) for a basis of m columns and a block of b.
     """
     import zarr
-    from zarr.codecs import BytesCodec, Crc32cCodec
 
     staging, final = path / ".new", path / f"{state.n_passes:06d}"
-    codecs: dict[str, Any] = {
-        "filters": None,
-        "serializer": BytesCodec(endian="little"),
-        "compressors": [Crc32cCodec()],
-        "fill_value": float("nan"),
-        "config": {"write_empty_chunks": True},
-    }
+    codecs = checked_codecs()
     description = {
         "fingerprint": fingerprint,
         "rounding": state.rounding,
@@ -78,7 +72,7 @@ def save_state(path: Path, fingerprint: str, state: KrylovState, built: PassResu
                 # a chunk of at most 64 columns, so that writing holds no second copy of the basis
                 chunks = tuple(min(length, 64) if axis else length for axis, length in enumerate(values.shape))
                 group.create_array(name, shape=values.shape, chunks=chunks, dtype="float64", **codecs)[...] = values
-        _flush(staging)
+        sync_tree(staging)
         if final.exists():
             shutil.rmtree(final)
         staging.rename(final)
@@ -125,13 +119,3 @@ def _read(path: Path, fingerprint: str) -> tuple[KrylovState, PassResult]:
     counts = TileCounts(*facts["counts"])
     built = PassResult(np.empty((n, 0)), row_sums, facts["squared_norm"], facts["error"], counts, [])
     return state, built
-
-
-def _flush(root: Path) -> None:
-    for directory, _, names in os.walk(root):
-        for name in (*names, "."):
-            descriptor = os.open(Path(directory, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)

@@ -14,7 +14,7 @@ from scalable_kpca.centering import Centering
 from scalable_kpca.certificate import Certificate
 from scalable_kpca.errors import ModelFormatError, StorageError, storage_errors
 from scalable_kpca.kernels import Kernel, kernel_from_json
-from scalable_kpca.source import ArrayRows, Rows, StoredRows
+from scalable_kpca.source import ArrayRows, Rows, StoredRows, checked_codecs
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["Model", "in_memory", "load_model", "save_model"]
@@ -214,15 +214,8 @@ def _check(model: Model) -> None:
 
 def _write_arrays(model: Model, path: Path) -> None:
     import zarr
-    from zarr.codecs import BytesCodec, Crc32cCodec
 
-    codecs: dict[str, Any] = {
-        "filters": None,
-        "serializer": BytesCodec(endian="little"),
-        "compressors": [Crc32cCodec()],
-        "fill_value": float("nan"),
-        "config": {"write_empty_chunks": True},
-    }
+    codecs = checked_codecs()
     group = zarr.create_group(str(path))
     t = model.tile_rows
     for name, values in (

@@ -16,6 +16,7 @@ PACKAGE = "scalable_kpca"
 # a module imports from its own unit and from units before it, never from later ones
 ORDER = [
     "errors",
+    "disk",
     "machine",
     "source",
     "kernels",

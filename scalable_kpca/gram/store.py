@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.codecs import BytesCodec, Crc32cCodec
 
 from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError, storage_errors
+from scalable_kpca.source import checked_codecs
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["FORMAT_VERSION", "StoredTiles", "create_tiles"]
@@ -197,12 +197,7 @@ def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attri
     if path.exists():
         _open(tiles)
         return tiles
-    codecs: dict[str, Any] = {
-        "fill_value": float("nan"),
-        "filters": None,
-        "serializer": BytesCodec(endian="little"),
-        "compressors": [Crc32cCodec()],
-    }
+    codecs = checked_codecs()
     n, t, nb = tiling.n_samples, tiling.tile_rows, tiling.n_blocks
     description = {
         **attributes,

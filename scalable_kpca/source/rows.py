@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "StoredRows",
     "aligned_blocks",
+    "checked_codecs",
     "digest_rows",
     "open_rows",
     "read_rows",
@@ -130,6 +131,19 @@ def read_rows(batches: Batches, n_features: int, tile_rows: int, names: Sequence
     return _consume(batches, n_features, tile_rows, names, None)
 
 
+def checked_codecs() -> dict[str, Any]:
+    """How every array of ours is stored: little-endian, a checksum on each chunk, NaN where a chunk is gone."""
+    from zarr.codecs import BytesCodec, Crc32cCodec
+
+    return {
+        "fill_value": float("nan"),
+        "filters": None,
+        "serializer": BytesCodec(endian="little"),
+        "compressors": [Crc32cCodec()],
+        "config": {"write_empty_chunks": True},
+    }
+
+
 def write_rows(
     batches: Batches,
     path: Path,
@@ -178,7 +192,6 @@ def write_rows(
     Memory: two blocks. The copy counts as finished when its attributes hold the fingerprint, which are written last.
     """
     import zarr
-    from zarr.codecs import BytesCodec, Crc32cCodec
 
     with storage_errors(f"writing rows to {path}"):
         array = zarr.create_array(
@@ -186,12 +199,8 @@ def write_rows(
             shape=(n_samples, n_features),
             chunks=(min(tile_rows, n_samples), n_features),
             dtype=dtype,
-            fill_value=float("nan"),
-            filters=None,
-            serializer=BytesCodec(endian="little"),
-            compressors=[Crc32cCodec()],
             overwrite=True,
-            config={"write_empty_chunks": True},
+            **checked_codecs(),
         )
 
         def store(start: int, block: Block) -> None:

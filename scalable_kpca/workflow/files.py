@@ -9,9 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from scalable_kpca.disk import sync
 from scalable_kpca.errors import StorageError
 
-__all__ = ["file_digest", "read_json", "remove_file", "remove_tree", "sync_tree", "tree_bytes", "write_json"]
+__all__ = ["file_digest", "read_json", "remove_file", "remove_tree", "tree_bytes", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -23,7 +24,7 @@ def write_json(path: Path, value: Any) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     staging.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def read_json(path: Path) -> Any:
@@ -42,14 +43,6 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def sync_tree(root: Path) -> None:
-    """Flush every file and directory below `root` to the disk."""
-    for directory, _, names in os.walk(root):
-        for name in names:
-            _sync(Path(directory, name))
-        _sync(Path(directory))
-
-
 def remove_tree(root: Path) -> None:
     """Remove a directory of our own, or whatever stands in its place, that is not or no longer committed."""
     if root.is_dir() and not root.is_symlink():
@@ -61,17 +54,9 @@ def remove_tree(root: Path) -> None:
 def remove_file(path: Path) -> None:
     """Remove a file, or whatever stands in its place, so that it stays removed after a crash."""
     remove_tree(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def tree_bytes(root: Path) -> int:
     """Bytes of all files below a directory; 0 when it is not there."""
     return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalable_kpca.disk import sync_tree
 from scalable_kpca.errors import StorageError
-from scalable_kpca.workflow.files import file_digest, read_json, remove_file, sync_tree, write_json
+from scalable_kpca.workflow.files import file_digest, read_json, remove_file, write_json
 
 __all__ = ["RESULTS", "WRITES", "Output", "RunDirectory"]
 

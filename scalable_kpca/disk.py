@@ -1,0 +1,25 @@
+"""Files and directories that have reached the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["sync", "sync_tree"]
+
+
+def sync_tree(root: Path) -> None:
+    """Flush every file and directory below `root` to the disk."""
+    for directory, _, names in os.walk(root):
+        for name in names:
+            sync(Path(directory, name))
+        sync(Path(directory))
+
+
+def sync(path: Path) -> None:
+    """Flush one file or directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
