@@ -143,32 +143,14 @@ def fit_exact(
     NotConvergedError
         When the solver gives up.
     """
-    if indefinite not in ("error", "clip"):
-        raise ConfigError(f"indefinite={indefinite!r} is not known; choose one of error, clip.")
-    if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
-        raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
+    _check_options(indefinite, tol, max_passes)
     state, built = _resume(gram, checkpoint) if plan.solver == "block_krylov" else (None, None)
     operator = CenteredGram(gram, built, plan.product_dtype)
     measure = cache(lambda: _measure(rows, kernel, plan, operator))
     if plan.solver == "block_krylov":
         start = _start_block(rows, kernel, plan, engine, seed) if state is None else state.block
-        try:
-            result = solve_block_krylov(
-                operator,
-                start,
-                _count_rule(plan, n_components, measure),
-                tol=_default_tol(plan) if tol is None else tol,
-                max_basis=plan.max_basis,
-                max_passes=MAX_PASSES if max_passes is None else max_passes,
-                seed=seed,
-                state=state,
-                checkpoint=None if checkpoint is None else lambda now: save_state(*checkpoint, now, operator.built),
-            )
-        except (CorruptTileError, IncompleteGramError):
-            # the next run has to begin with a building pass, which repairs
-            if checkpoint is not None:
-                clear_state(checkpoint[0])
-            raise
+        rule = _count_rule(plan, n_components, measure)
+        result = _solve_by_blocks(operator, start, rule, plan, tol, max_passes, seed, state, checkpoint)
     elif plan.solver == "dense":
         # all eigenvalues when their number or sign is to be decided from them
         wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
@@ -203,6 +185,44 @@ def fit_exact(
         feature_names=feature_names,
     )
     return ExactFit(model, operator.built.counts, resumed_passes)
+
+
+def _check_options(indefinite: str, tol: float | None, max_passes: int | None) -> None:
+    if indefinite not in ("error", "clip"):
+        raise ConfigError(f"indefinite={indefinite!r} is not known; choose one of error, clip.")
+    if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
+        raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
+
+
+def _solve_by_blocks(
+    operator: CenteredGram,
+    start: Matrix,
+    rule: Callable[[Vector, Vector], int | None],
+    plan: Plan,
+    tol: float | None,
+    max_passes: int | None,
+    seed: int,
+    state: KrylovState | None,
+    checkpoint: tuple[Path, str] | None,
+) -> EigenResult:
+    """Block Krylov by the plan, with its state saved after every pass."""
+    try:
+        return solve_block_krylov(
+            operator,
+            start,
+            rule,
+            tol=_default_tol(plan) if tol is None else tol,
+            max_basis=plan.max_basis,
+            max_passes=MAX_PASSES if max_passes is None else max_passes,
+            seed=seed,
+            state=state,
+            checkpoint=None if checkpoint is None else lambda now: save_state(*checkpoint, now, operator.built),
+        )
+    except (CorruptTileError, IncompleteGramError):
+        # the next run has to begin with a building pass, which repairs
+        if checkpoint is not None:
+            clear_state(checkpoint[0])
+        raise
 
 
 def _resume(gram: Gram, checkpoint: tuple[Path, str] | None) -> tuple[KrylovState | None, PassResult | None]:
