@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.completeness import Found, Probe, probe_remainder
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import EigenResult
+from scalable_kpca.tiling import CERTIFIED_COLUMNS
 
-__all__ = ["Certificate", "GramScale", "certify"]
+__all__ = ["Certificate", "GramScale", "Verdict", "certificate_of", "examine", "residual_bounds"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-CERTIFIED_COLUMNS = 64
+RESOLUTION = 1e-6  # eigenvalues that differ by less of their size are one to the question what was missed
+FAILURE = 1e-6  # chance that a probe's bound may fail
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,12 @@ class Certificate:
         Largest error of an entry of K, to first order: rounding to the dtype of the tiles and evaluation in float32,
         for a kernel with |k(x, y)| ≤ max k(x, x).
     complete : bool
-        Whether it is proven that no larger eigenvalue was missed.
+        Whether it is established that these are the leading pairs: `missed_bound` does not exceed the smallest returned
+        eigenvalue by more than 10⁻⁶ of it and the uncertainty of the returned ones.
+    missed_bound : float
+        Every other eigenvalue is at most this.
+    failure_probability : float
+        Chance that `missed_bound` fails: 0 when it is proven, else over the draw of the probe's random block.
     completeness : str
         How that was established, or what is missing.
     """
@@ -52,7 +60,14 @@ class Certificate:
     squared_norm: float
     kernel_error: float
     complete: bool
+    missed_bound: float
+    failure_probability: float
     completeness: str
+
+    @property
+    def effective_rank(self) -> float:
+        """(tr K̃)² / ‖K̃‖_F²: how many equal eigenvalues would have the same trace and norm; 0 for K̃ = 0."""
+        return self.total_variance**2 / self.squared_norm if self.squared_norm > 0 else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Fields as JSON values."""
@@ -116,41 +131,156 @@ class GramScale:
         return max(relative * max(largest, self.max_diagonal), self.entry_error)
 
 
-def certify(
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Whether a larger eigenvalue was missed.
+
+    Attributes
+    ----------
+    complete : bool
+        Whether that is excluded.
+    missed_bound, failure_probability : float
+        As in `Certificate`.
+    how : str
+        How it was established, or what is missing.
+    level : float
+        Above which another eigenvalue would be one that was missed: the smallest returned one and its uncertainty.
+    alarm : ndarray of shape (n_samples, m), float64, or None
+        Directions in which a larger eigenvalue shows.
+    """
+
+    complete: bool
+    missed_bound: float
+    failure_probability: float
+    how: str
+    level: float
+    alarm: Matrix | None = None
+
+
+def residual_bounds(
     operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix, scale: GramScale, result: EigenResult
-) -> Certificate:
-    """Certificate of computed pairs; with one more pass when the solver does not know the residuals.
+) -> tuple[Vector, Vector]:
+    """Residual norms ‖K̃v − λv‖ of returned pairs, and bounds on |λ − λ̂|; one more pass when the solver has no norms.
 
     Parameters
     ----------
     operator : CenteredGram of shape (n_samples, n_samples)
         K̃.
     eigenvalues, eigenvectors : ndarray of shape (k,) and (n_samples, k)
-        As the solver returned them.
+        As they are returned.
     scale : GramScale
         Sizes of K and K̃.
     result : EigenResult
-        What the solver knows beside the pairs: residuals, other Ritz values, whether it saw the whole spectrum.
+        What the solver knows.
 
     Returns
     -------
-    Certificate
+    norms, bounds : ndarray of shape (k,), float64
 
     References
     ----------
-    Parlett (1998), The Symmetric Eigenvalue Problem, theorem 4.5.1 (residual bound).
+    Parlett (1998), The Symmetric Eigenvalue Problem, theorem 4.5.1.
     """
-    k = len(eigenvalues)
     if result.residual_norms is None:
         norms, rounding = _residual_norms(operator, eigenvalues, eigenvectors), scale.rounding
     else:
-        norms, rounding = result.residual_norms[:k], result.rounding + scale.rounding
-    bounds = norms + rounding
-    total = scale.total_variance
+        norms, rounding = result.residual_norms[: len(eigenvalues)], result.rounding + scale.rounding
+    return norms, norms + rounding
+
+
+def examine(
+    operator: CenteredGram,
+    eigenvalues: Vector,
+    eigenvectors: Matrix,
+    bounds: Vector,
+    scale: GramScale,
+    result: EigenResult,
+    *,
+    probe_width: int,
+    max_probe_passes: int,
+    seed: int,
+    positive_semidefinite: bool,
+) -> Verdict:
+    """Whether the returned pairs are the leading ones: proven from norms where they suffice, else probed.
+
+    Parameters
+    ----------
+    operator, eigenvalues, eigenvectors, scale, result
+        As in `residual_bounds`.
+    bounds : ndarray of shape (k,), float64
+        From `residual_bounds`.
+    probe_width, max_probe_passes, seed : int
+        Of the random block in what is left; no passes, no probe.
+    positive_semidefinite : bool
+        Whether the kernel is: then no eigenvalue is below −n·`entry_error`.
+
+    Returns
+    -------
+    Verdict
+    """
+    k, smallest = len(eigenvalues), float(eigenvalues[-1])
+    spread = float(np.linalg.norm(bounds))
+    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(float(eigenvalues[0]))) + spread
     if result.is_whole_spectrum:
-        complete, how = True, "the whole spectrum was computed"
-    else:
-        complete, how = _completeness(result, k, bounds, scale)
+        return Verdict(True, smallest, 0.0, "the whole spectrum was computed", level)
+    found = _found(eigenvalues, bounds, scale, result)
+    proven = found.proven_bound(k)
+    if proven <= level:
+        how = f"the Frobenius norm leaves no room for another eigenvalue above {proven:.6g}"
+        return Verdict(True, proven, 0.0, how, level)
+    if max_probe_passes < 1:
+        how = f"not proven: the Frobenius norm leaves room for an eigenvalue up to {proven:.6g} beside these"
+        return Verdict(False, proven, 0.0, how, level)
+    vectors = eigenvectors if result.ritz_vectors is None else result.ritz_vectors
+    p = vectors.shape[1]
+    left = max(found.squared_norm - float(np.square(np.maximum(found.values[:p], 0)).sum()), 0.0)
+    probe = probe_remainder(
+        operator,
+        vectors,
+        alarm=level,
+        is_clear=lambda beyond: found.missed_bound(k, p, beyond) <= level,
+        below=found.values[p:],
+        squared_norm=left,
+        lowest=scale.n_samples * scale.entry_error + scale.rounding if positive_semidefinite else float(np.sqrt(left)),
+        width=probe_width,
+        max_passes=max_probe_passes,
+        failure=FAILURE,
+        seed=seed,
+    )
+    return _judge(probe, min(found.missed_bound(k, p, probe.upper_bound), proven), level)
+
+
+def _found(eigenvalues: Vector, bounds: Vector, scale: GramScale, result: EigenResult) -> Found:
+    """What the solver has, with the rounding of its products inside the residuals."""
+    squared_norm = scale.squared_norm + scale.norm_error
+    if result.ritz_values is None or result.ritz_gram is None:
+        # residuals are known by their norms only: RᵀR ≼ (Σ‖r‖²) I
+        return Found(eigenvalues, np.eye(len(bounds)) * float(np.square(bounds).sum()), squared_norm)
+    # (R + E)ᵀ(R + E) ≼ 2RᵀR + 2EᵀE
+    rounding = np.eye(len(result.ritz_values)) * (result.rounding + scale.rounding) ** 2
+    return Found(result.ritz_values, 2 * (result.ritz_gram + rounding), squared_norm)
+
+
+def _judge(probe: Probe, missed: float, level: float) -> Verdict:
+    chance = f"a random block of {probe.ritz_vectors.shape[1]} columns in {probe.n_passes} passes"
+    if len(probe.ritz_values) and probe.ritz_values[0] > level:
+        how = f"an eigenvalue above {probe.ritz_values[0]:.6g} shows beside these: {chance} found it"
+        return Verdict(False, missed, probe.failure_probability, how, level, alarm=probe.ritz_vectors)
+    if missed <= level:
+        how = f"{chance} leaves no room for another eigenvalue above {missed:.6g}, with probability 1 − {FAILURE:g}"
+        return Verdict(True, missed, probe.failure_probability, how, level)
+    how = (
+        f"not proven: {chance} found nothing above {level:.6g}, and excludes with probability 1 − {FAILURE:g} only "
+        f"what is above {missed:.6g}"
+    )
+    return Verdict(False, missed, probe.failure_probability, how, level)
+
+
+def certificate_of(
+    eigenvalues: Vector, norms: Vector, bounds: Vector, scale: GramScale, verdict: Verdict
+) -> Certificate:
+    """Certificate of pairs that have been measured (`residual_bounds`) and examined (`examine`)."""
+    total = scale.total_variance
     return Certificate(
         residual_norms=norms,
         eigenvalue_bounds=bounds,
@@ -158,8 +288,10 @@ def certify(
         total_variance=total,
         squared_norm=scale.squared_norm,
         kernel_error=scale.entry_error,
-        complete=complete,
-        completeness=how,
+        complete=verdict.complete,
+        missed_bound=verdict.missed_bound,
+        failure_probability=verdict.failure_probability,
+        completeness=verdict.how,
     )
 
 
@@ -172,24 +304,3 @@ def _residual_norms(operator: CenteredGram, eigenvalues: Vector, eigenvectors: M
         residuals -= eigenvectors[:, columns] * eigenvalues[columns]
         norms.append(np.linalg.norm(residuals, axis=0))
     return np.concatenate(norms)
-
-
-def _completeness(result: EigenResult, k: int, bounds: Vector, scale: GramScale) -> tuple[bool, str]:
-    """Whether the Frobenius norm leaves no room for an eigenvalue above the k-th.
-
-    Split K̃ at the first p Ritz vectors, p ≥ k: K̃ = diag(Θ_p, A) + E with ‖E‖₂ = ‖R_p‖₂, the residuals. By Weyl every
-    eigenvalue is within ‖R_p‖ of a θ_j, j ≤ p, one each, or at most λ₁(A) + ‖R_p‖. With ‖A‖_F² ≤ ‖K̃‖_F² − Σ_{j≤p} θ_j²
-    and, by interlacing, an eigenvalue of A above each θ_j, j > p + 1, beside λ₁(A):
-    λ₁(A)² ≤ ‖K̃‖_F² − Σ_{j≠p+1} θ_j². The best p is taken.
-    """
-    values = result.eigenvalues[:k] if result.ritz_values is None else result.ritz_values
-    residuals = (
-        bounds if result.ritz_residuals is None else result.ritz_residuals + (bounds[0] - result.ritz_residuals[0])
-    )
-    left = scale.squared_norm + scale.norm_error - float(np.square(np.maximum(values, 0)).sum())
-    next_values = np.append(np.maximum(values[k:], 0), 0.0)
-    spread = np.sqrt(np.cumsum(np.square(residuals)))[k - 1 : k - 1 + len(next_values)]
-    missed = float((np.sqrt(np.maximum(left + np.square(next_values), 0)) + spread).min())
-    if missed < values[k - 1]:
-        return True, f"the Frobenius norm leaves no room for another eigenvalue above {missed:.6g}"
-    return False, f"not proven: the Frobenius norm leaves room for an eigenvalue up to {missed:.6g} beside these"

@@ -133,12 +133,16 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
 @skpca.command()
 @_config
 @_set
+@click.option("--calibrate", is_flag=True, help="Measure this machine again; by default once, and for large jobs only.")
 @_json
-def plan(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Say what the job CONFIG would do, without doing it."""
+def plan(config: Path, overrides: tuple[str, ...], calibrate: bool, as_json: bool) -> None:
+    """Say what the job CONFIG would do and what it would take, without doing it."""
     from scalable_kpca.report import plan_lines
+    from scalable_kpca.workflow.checks import check_budget
 
-    prepared = _prepare(config, overrides)
+    prepared = _prepare(config, overrides, calibrate=calibrate)
+    if not prepared.output.run(prepared.fingerprint).is_committed:
+        check_budget(prepared.config.budget, prepared.plan, prepared.source)
     _say(plan_lines(prepared.plan), as_json)
     _answer({"fingerprint": prepared.fingerprint, "plan": prepared.plan.to_json()}, as_json)
 
@@ -212,11 +216,11 @@ def main() -> None:
     skpca()
 
 
-def _prepare(config: Path, overrides: tuple[str, ...]) -> Prepared:
+def _prepare(config: Path, overrides: tuple[str, ...], *, calibrate: bool = False) -> Prepared:
     from scalable_kpca.workflow.config import load_config
     from scalable_kpca.workflow.stages import prepare
 
-    return prepare(load_config(config, overrides), config.resolve().parent)
+    return prepare(load_config(config, overrides), config.resolve().parent, calibrate=calibrate)
 
 
 def _say(lines: list[str], as_json: bool) -> None:

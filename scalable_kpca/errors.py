@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "AccuracyWarning",
@@ -46,9 +46,21 @@ class InvalidInputError(KernelPCAError, ValueError):
 
 
 class NotConvergedError(KernelPCAError, ArithmeticError):
-    """The eigensolver stopped before every requested pair reached its tolerance."""
+    """The eigensolver stopped before every pair reached its tolerance, or a larger eigenvalue shows beside them.
+
+    Parameters
+    ----------
+    message : str
+        What was reached, and the remedy.
+    result : optional
+        What was found all the same: an `EigenResult` from a solver, a `Model` with its certificate from a fit.
+    """
 
     exit_code = 65
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class ClusterError(KernelPCAError, ConnectionError):

@@ -18,7 +18,7 @@ from scalable_kpca.engine import Engine, active_kind, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.exact import fit_exact, open_gram
 from scalable_kpca.kernels import resolve_kernel
-from scalable_kpca.machine import resolve_threads
+from scalable_kpca.machine import disk_room, resolve_threads
 from scalable_kpca.model import Model, in_memory, save_model
 from scalable_kpca.planning import gram_fingerprint, plan
 from scalable_kpca.source import (
@@ -43,28 +43,34 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_components : int, float or None, default=10
         Number of components; 0 < float < 1 takes the smallest number whose explained-variance ratio reaches it; None
         takes every component that is not zero, from the whole spectrum: O(n²) memory, O(n³) flops.
-    kernel : {"linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"}, default="linear"
-        Kernel function, with scikit-learn's meaning.
+    kernel : str, default="linear"
+        Kernel function, with scikit-learn's meaning: linear, poly, rbf, sigmoid, laplacian, cosine; or matern12,
+        matern32, matern52: Matérn with ν = 1/2, 3/2 and 5/2.
     gamma : float, "scale" or None, default=None
-        Coefficient of rbf, poly, sigmoid and laplacian. None is 1/n_features, "scale" is 1/(n_features · X.var()).
+        Coefficient of rbf, poly, sigmoid, laplacian and Matérn, where it is 1/(2ℓ²) of the length scale ℓ, as for rbf.
+        None is 1/n_features, "scale" is 1/(n_features · X.var()).
     degree : float, default=3
         Of the polynomial kernel.
     coef0 : float, default=1
         Constant term of poly and sigmoid.
-    eigen_solver : {"auto", "dense", "arpack", "block_krylov", "randomized"}, default="auto"
-        "auto" is dense up to 2000 rows, block Krylov above; scikit-learn's "randomized" is block Krylov too.
+    eigen_solver : {"auto", "dense", "arpack", "block_krylov", "power", "randomized"}, default="auto"
+        "auto" is dense up to 2000 rows, block Krylov above; scikit-learn's "randomized" is block Krylov too. "power" is
+        orthogonal iteration, the slow reference: as many passes as the spectrum asks for.
     gram : {"auto", "memory", "zarr", "recompute"}, default="auto"
-        Where the tiles of the Gram matrix live. "auto" is memory when they take at most half of what the limit leaves,
-        else evaluated in every pass ("recompute") for few features and in a zarr store for many.
+        Where the tiles of the Gram matrix live: kept, stored, or evaluated in every pass. "auto" is the fastest that
+        fits by the rates of this machine, or nominal ones until `skpca plan` or `plan` has measured it.
     tol : float or None, default=None
-        Block Krylov: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; None is 1e-6 with float32 tiles, 1e-9 with float64.
-        ARPACK: None is 0, machine precision; a loosened one can miss eigenvalues of a cluster.
+        Block Krylov and power: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; None is 1e-6 with float32 tiles, 1e-9 with
+        float64. ARPACK: None is 0, machine precision; a loosened one can miss eigenvalues of a cluster.
     max_passes : int or None, default=None
-        Limit on visits of the whole matrix by an iterative solver.
+        Limit on visits of the whole matrix by an iterative solver; None is 100, for ARPACK 1000.
     remove_zero_eig : bool, default=False
         Whether components whose eigenvalue counts as zero are dropped.
     indefinite : {"error", "clip"}, default="error"
         What to do with a kernel that is not positive semi-definite on the rows.
+    on_failure : {"error", "return"}, default="error"
+        What to do when a solver gives up, or a larger eigenvalue still shows after further solves: raise
+        `NotConvergedError`, or keep what was found with ``certificate_.complete`` False and a warning.
     dtype : {"auto", "float64", "float32"}, default="auto"
         Of the stored tiles; arithmetic is float64. "auto" is float64 up to 2000 rows and float32 above.
     memory_limit : int, str or None, default=None
@@ -135,6 +141,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         max_passes: int | None = None,
         remove_zero_eig: bool = False,
         indefinite: str = "error",
+        on_failure: str = "error",
         dtype: str = "auto",
         memory_limit: int | str | None = None,
         workdir: str | Path | None = None,
@@ -153,6 +160,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.max_passes = max_passes
         self.remove_zero_eig = remove_zero_eig
         self.indefinite = indefinite
+        self.on_failure = on_failure
         self.dtype = dtype
         self.memory_limit = memory_limit
         self.workdir = workdir
@@ -196,9 +204,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 dtype=self.dtype,
                 solver="block_krylov" if self.eigen_solver == "randomized" else self.eigen_solver,
                 gram=self.gram,
+                kernel=self.kernel,
                 memory_limit=self.memory_limit,
                 n_jobs=self.n_jobs,
                 tile_rows=self.tile_rows,
+                directory=workdir,
+                disk_limit=disk_room(workdir, "gram-*.zarr") if self.gram == "auto" else None,
                 resident_bytes=n_samples * n_features * (4 if X.dtype == np.float32 else 8) if stays else 0,
             )
             rows, summary = stage_rows(
@@ -330,6 +341,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             seed=self.random_state or 0,
             max_passes=self.max_passes,
             indefinite=self.indefinite,
+            on_failure=self.on_failure,
             remove_zero_eig=self.remove_zero_eig,
             feature_names=self._feature_names(),
         ).model

@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.certificate import Certificate, GramScale, certify
-from scalable_kpca.checkpoint import clear_state, load_state, save_state
+from scalable_kpca.certificate import Certificate, GramScale
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import AccuracyWarning, ConfigError, CorruptTileError, IncompleteGramError, InvalidInputError
-from scalable_kpca.gram import Gram, MemoryGram, PassResult, RecomputeGram, StoredGram, TileCounts, create_tiles
-from scalable_kpca.kernels import Kernel
+from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError, NotConvergedError
+from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
+from scalable_kpca.journal import Journal
+from scalable_kpca.kernels import STRIP_ROWS, Kernel
 from scalable_kpca.model import Model
-from scalable_kpca.nystroem import nystroem_block
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers import (
-    MAX_PASSES,
-    EigenResult,
-    KrylovState,
-    lowest_eigenvalue,
-    solve_arpack,
-    solve_block_krylov,
-    solve_dense,
-)
+from scalable_kpca.solvers import EigenResult, lowest_eigenvalue
+from scalable_kpca.solving import Solve
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import RANDOM_COLUMNS, Plan
+from scalable_kpca.tiling import Plan
 
 __all__ = ["ExactFit", "fit_exact", "open_gram"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-START_LANDMARKS = 600  # of the Nyström start block
 FEW_DIGITS = 1e-4  # of λ₁: a bound above it is worth a warning
 
 
@@ -49,7 +40,7 @@ class ExactFit:
     ----------
     model : Model
     build_counts : TileCounts
-        Tiles computed, read and repaired in the first pass.
+        Tiles computed, read and repaired in the building pass of the process that finished the fit.
     resumed_passes : int
         Passes of an interrupted solve that were not repeated.
     """
@@ -98,9 +89,10 @@ def fit_exact(
     seed: int = 0,
     max_passes: int | None = None,
     indefinite: str = "error",
+    on_failure: str = "error",
     remove_zero_eig: bool = False,
     feature_names: tuple[str, ...] = (),
-    checkpoint: tuple[Path, str] | None = None,
+    journal: tuple[Path, str] | None = None,
 ) -> ExactFit:
     """Exact kernel PCA by the plan.
 
@@ -119,18 +111,21 @@ def fit_exact(
     n_components : int, float or None
         Number of components; fraction of the total variance to reach; None for all that are not zero.
     tol : float, optional
-        Relative residual at which block Krylov accepts a pair: 1e-6 with float32 tiles, 1e-9 with float64 by default;
-        ARPACK's tolerance, 0 by default.
+        Relative residual at which block Krylov and power accept a pair: 1e-6 with float32 tiles, 1e-9 with float64 by
+        default; ARPACK's tolerance, 0 by default.
     seed, max_passes : int
         Of the iterative solver.
     indefinite : {"error", "clip"}
         What to do when K̃ has a negative eigenvalue beyond rounding: refuse, or drop the negative part.
+    on_failure : {"error", "return"}
+        What to do when the solver gives up, or when a larger eigenvalue still shows after further solves: raise, or
+        return what was found with ``complete=False`` and a warning.
     remove_zero_eig : bool
         Whether components with eigenvalue zero are dropped.
     feature_names : tuple of str
         Kept in the model.
-    checkpoint : tuple of (Path, str), optional
-        Directory for the state of block Krylov, and the identity of this solve: an interrupted solve goes on there.
+    journal : tuple of (Path, str), optional
+        Directory for the journal of passes, and the identity of the matrix: an interrupted fit goes on there.
 
     Returns
     -------
@@ -141,137 +136,55 @@ def fit_exact(
     InvalidInputError
         For an indefinite kernel.
     NotConvergedError
-        When the solver gives up.
+        When the solver gives up; its `result` is the Model, unless nothing was found.
+
+    Notes
+    -----
+    Passes: the solver's; one for the residuals of a solver that does not know them; those of a probe where norms do not
+    prove the set complete: see `solving`.
     """
-    _check_options(indefinite, tol, max_passes)
-    state, built = _resume(gram, checkpoint) if plan.solver == "block_krylov" else (None, None)
-    operator = CenteredGram(gram, built, plan.product_dtype)
+    for name, value, allowed in (
+        ("indefinite", indefinite, ("error", "clip")),
+        ("on_failure", on_failure, ("error", "return")),
+    ):
+        if value not in allowed:
+            raise ConfigError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
+    operator = CenteredGram(gram, product_dtype=plan.product_dtype, journal=Journal(*journal) if journal else None)
     measure = cache(lambda: _measure(rows, kernel, plan, operator))
-    if plan.solver == "block_krylov":
-        start = _start_block(rows, kernel, plan, engine, seed) if state is None else state.block
-        rule = _count_rule(plan, n_components, measure)
-        result = _solve_by_blocks(operator, start, rule, plan, tol, max_passes, seed, state, checkpoint)
-    elif plan.solver == "dense":
-        # all eigenvalues when their number or sign is to be decided from them
-        wanted = n_components if isinstance(n_components, int) and kernel.positive_semidefinite else None
-        result = solve_dense(operator, wanted)
-    else:
-        is_zero = measure().total_variance == 0 and _is_zero(operator, measure())
-        result = solve_arpack(
-            operator, plan.n_components, tol=tol or 0.0, seed=seed, max_passes=max_passes, is_zero=is_zero
-        )
+    options: dict[str, Any] = {"n_components": n_components, "tol": tol, "max_passes": max_passes, "seed": seed}
+    solve = Solve(operator, rows, kernel, engine, plan, measure, **options)
+    result, failure = solve.first()
     scale = measure()
     threshold = max(scale.zero_threshold(float(result.eigenvalues[0])), result.rounding)
     if indefinite == "error" and not kernel.positive_semidefinite:
         _refuse_indefinite(operator, result, kernel, threshold, seed)
     drop_zeros = remove_zero_eig or n_components is None
-    resumed_passes = 0 if state is None else state.n_passes
-    k = _count(result.eigenvalues, n_components, scale.total_variance, threshold, drop_zeros=drop_zeros)
-    eigenvalues = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
-    eigenvectors = np.ascontiguousarray(result.eigenvectors[:, :k])
-    certificate = certify(operator, eigenvalues, eigenvectors, scale, result)
-    _warn_of_few_digits(certificate, eigenvalues, plan)
+
+    def pairs_of(result: EigenResult) -> tuple[Vector, Matrix]:
+        k = _count(result.eigenvalues, n_components, scale.total_variance, threshold, drop_zeros=drop_zeros)
+        values = np.where(result.eigenvalues[:k] <= threshold, 0.0, result.eigenvalues[:k])
+        return values, np.ascontiguousarray(result.eigenvectors[:, :k])
+
+    settled = solve.settle(result, pairs_of, failure)
     model = Model(
         kernel=kernel,
         rows=rows,
         tile_rows=plan.tile_rows,
         dtype=plan.dtype,
         centering=operator.centering,
-        eigenvalues=eigenvalues,
-        eigenvectors=eigenvectors,
-        certificate=certificate,
-        solver=result.solver,
-        n_passes=operator.n_passes + resumed_passes,
+        eigenvalues=settled.eigenvalues,
+        eigenvectors=settled.eigenvectors,
+        certificate=settled.certificate,
+        solver=settled.solver,
+        n_passes=operator.n_passes,
         feature_names=feature_names,
     )
-    return ExactFit(model, operator.built.counts, resumed_passes)
-
-
-def _check_options(indefinite: str, tol: float | None, max_passes: int | None) -> None:
-    if indefinite not in ("error", "clip"):
-        raise ConfigError(f"indefinite={indefinite!r} is not known; choose one of error, clip.")
-    if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
-        raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
-
-
-def _solve_by_blocks(
-    operator: CenteredGram,
-    start: Matrix,
-    rule: Callable[[Vector, Vector], int | None],
-    plan: Plan,
-    tol: float | None,
-    max_passes: int | None,
-    seed: int,
-    state: KrylovState | None,
-    checkpoint: tuple[Path, str] | None,
-) -> EigenResult:
-    """Block Krylov by the plan, with its state saved after every pass."""
-    try:
-        return solve_block_krylov(
-            operator,
-            start,
-            rule,
-            tol=_default_tol(plan) if tol is None else tol,
-            max_basis=plan.max_basis,
-            max_passes=MAX_PASSES if max_passes is None else max_passes,
-            seed=seed,
-            state=state,
-            checkpoint=None if checkpoint is None else lambda now: save_state(*checkpoint, now, operator.built),
-        )
-    except (CorruptTileError, IncompleteGramError):
-        # the next run has to begin with a building pass, which repairs
-        if checkpoint is not None:
-            clear_state(checkpoint[0])
-        raise
-
-
-def _resume(gram: Gram, checkpoint: tuple[Path, str] | None) -> tuple[KrylovState | None, PassResult | None]:
-    """Where an interrupted solve stood, if its tiles are still there."""
-    found = load_state(*checkpoint) if checkpoint is not None else None
-    if checkpoint is None or found is None:
-        return None, None
-    try:
-        gram.resume()
-    except IncompleteGramError:
-        clear_state(checkpoint[0])
-        return None, None
-    return found
-
-
-def _start_block(rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, seed: int) -> Matrix:
-    """Nyström guesses of the eigenvectors, and random columns, so that no eigenvector is out of reach."""
-    guesses = nystroem_block(
-        rows,
-        kernel,
-        plan.tiling,
-        engine,
-        n_columns=plan.block_columns - RANDOM_COLUMNS,
-        n_landmarks=START_LANDMARKS,
-        seed=seed,
-    )
-    guesses /= np.maximum(np.linalg.norm(guesses, axis=0), np.finfo(np.float64).tiny)
-    rng = np.random.default_rng([seed, 1])
-    random = rng.standard_normal((plan.n_samples, plan.block_columns - guesses.shape[1])) / np.sqrt(plan.n_samples)
-    return np.concatenate([guesses, random], axis=1)
-
-
-def _count_rule(
-    plan: Plan, n_components: int | float | None, measure: Callable[[], GramScale]
-) -> Callable[[Vector, Vector], int | None]:
-    """How many pairs are wanted, given Ritz values and residuals: a number, or what reaches a share of the trace."""
-
-    def rule(values: Vector, residuals: Vector) -> int | None:
-        if not isinstance(n_components, float):
-            return plan.n_components
-        # θ − residual is a certified lower bound: the share is reached for certain
-        reached = np.cumsum(np.maximum(values - residuals, 0)) >= n_components * measure().total_variance
-        return int(np.argmax(reached)) + 1 if reached.any() else None
-
-    return rule
-
-
-def _default_tol(plan: Plan) -> float:
-    return 1e-6 if plan.dtype == "float32" else 1e-9
+    if settled.failure is not None:
+        if on_failure == "error":
+            raise NotConvergedError(settled.failure, result=model)
+        warnings.warn(f"what was found is returned, incomplete: {settled.failure}", AccuracyWarning, stacklevel=2)
+    _warn_of_few_digits(model.certificate, model.eigenvalues, plan)
+    return ExactFit(model, operator.built.counts, operator.replayed_passes)
 
 
 def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> GramScale:
@@ -291,8 +204,8 @@ def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> 
         squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
         total_variance=centering.total_variance(diagonal_sum),
         entry_error=built.error * max_diagonal,
-        # squares are summed 64 at a time in the dtype of the products, the rest in float64
-        norm_error=built.squared_norm * (65 * _eps(plan.product_dtype) + 4 * plan.n_samples * _eps("float64")),
+        # float64 sums: over a strip by BLAS, then over strips and tiles
+        norm_error=built.squared_norm * (STRIP_ROWS * plan.tile_rows + 4 * plan.n_samples) * _eps("float64"),
     )
     # a trace within rounding of zero is zero, ratios to it would be noise: it sums n entries and n row means
     noise = max(4 * scale.zero_threshold(), 2 * plan.n_samples * scale.entry_error)
@@ -346,14 +259,3 @@ def _count(
         return int(np.argmax(reached)) + 1 if reached.any() else max(1, non_zero)
     wanted = len(eigenvalues) if n_components is None else min(n_components, len(eigenvalues))
     return max(1, min(wanted, non_zero)) if drop_zeros else wanted
-
-
-def _is_zero(operator: CenteredGram, scale: GramScale) -> bool:
-    """Whether K̃ is zero to rounding, which ARPACK would trip over: one pass with a random vector.
-
-    Asked for only when the trace, which is Σλ, is zero. The vector has norm √n, so that its image has about the
-    root mean square of the eigenvalues times √n.
-    """
-    n = scale.n_samples
-    vector = np.random.default_rng(n).standard_normal(n)
-    return bool(np.linalg.norm(operator.matvec(vector)) <= 4 * scale.zero_threshold() * np.sqrt(n))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from dask.utils import parse_bytes
 
 from scalable_kpca.errors import ConfigError
 
-__all__ = ["available_memory", "available_processors", "resolve_memory_limit", "resolve_threads"]
+__all__ = ["available_memory", "available_processors", "disk_room", "resolve_memory_limit", "resolve_threads"]
 
 MEMORY_SHARE = 0.6  # of what the process may have, when no limit is given
 
@@ -31,6 +32,22 @@ def available_memory() -> int:
             continue
         total = min(total, limit)
     return total
+
+
+def disk_room(directory: Path, reusable: str) -> int:
+    """Bytes that tiles may take in a directory: what its file system has free, and what earlier work takes already.
+
+    Parameters
+    ----------
+    directory : Path
+        It need not exist yet.
+    reusable : str
+        Glob, relative to the directory, of stores that the new work would use or replace.
+    """
+    existing = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
+    stores = directory.glob(reusable) if directory.is_dir() else iter(())
+    taken = sum(file.stat().st_size for store in stores for file in store.rglob("*") if file.is_file())
+    return shutil.disk_usage(existing).free + taken
 
 
 def resolve_memory_limit(limit: int | str | None) -> int:

@@ -19,7 +19,7 @@ from scalable_kpca.tiling import Tiling
 
 __all__ = ["Model", "in_memory", "load_model", "save_model"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -26,6 +26,7 @@ def metrics(model: Model) -> dict[str, Any]:
         "eigenvalues": model.eigenvalues.tolist(),
         "covariance_eigenvalues": (model.eigenvalues / model.rows.n_samples).tolist(),
         "certificate": model.certificate.to_json(),
+        "effective_rank": model.certificate.effective_rank,
         "explained_variance": float(model.certificate.explained_variance_ratio.sum()),
     }
 
@@ -38,11 +39,49 @@ def plan_lines(plan: Plan) -> list[str]:
         "tiles": f"{plan.n_tiles} of {plan.tile_rows} × {plan.tile_rows} {plan.dtype}, {format_bytes(plan.gram_bytes)}",
         "home": plan.gram,
         "solver": plan.solver,
+        "passes": f"about {plan.expected_passes}, {plan.n_tasks} tasks of ≤ {plan.tiles_per_task} tiles each",
         "threads": str(plan.n_threads),
+        "time": _duration(plan.seconds),
         "memory": f"at most {format_bytes(plan.peak_memory)} of {format_bytes(plan.memory_limit)} allowed",
+        "disk": f"{format_bytes(plan.disk_bytes)} of tiles",
     }
     lines = [f"{name:>8}  {text}" for name, text in facts.items()]
-    return lines + [f"{'because':>8}  {reason}" for reason in plan.reasons]
+    return [*lines, *(f"{'because':>8}  {reason}" for reason in plan.reasons), "", *_comparison(plan)]
+
+
+def _comparison(plan: Plan) -> list[str]:
+    """The ways that were compared as a table, the chosen one first."""
+    header = ("home", "solver", "bytes", "passes", "tasks", "time", "memory", "")
+    rows = [
+        (
+            way.gram,
+            way.solver,
+            format_bytes(way.n_bytes),
+            str(way.passes),
+            str(plan.n_tasks),
+            _duration(way.seconds),
+            format_bytes(way.peak_memory),
+            way.verdict,
+        )
+        for way in plan.alternatives
+    ]
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+
+    def line(row: tuple[str, ...]) -> str:
+        names = [row[column].ljust(widths[column]) for column in (0, 1)]
+        numbers = [row[column].rjust(widths[column]) for column in range(2, len(row) - 1)]
+        return "  ".join([*names, *numbers, row[-1]]).rstrip()
+
+    return [line(header), *map(line, rows)]
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
 def summary_lines(model: Model, counts: TileCounts, seconds: float) -> list[str]:

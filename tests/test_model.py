@@ -17,7 +17,7 @@ import pytest
 from scalable_kpca.engine import open_engine
 from scalable_kpca.errors import InvalidInputError, ModelFormatError, StorageError
 from scalable_kpca.exact import fit_exact, open_gram
-from scalable_kpca.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
+from scalable_kpca.kernels import RBF, Cosine, Laplacian, Linear, Matern32, Polynomial
 from scalable_kpca.model import load_model, save_model
 from scalable_kpca.source import ArrayRows, StoredRows
 from scalable_kpca.tiling import plan_exact
@@ -67,7 +67,7 @@ def contents(path):
 @pytest.mark.parametrize(
     "kernel",
     # a fractional degree needs 0.2·xᵀy + 9 ≥ 0, which holds for these rows
-    [RBF(0.1), Linear(), Polynomial(0.2, 3, 1.0), Polynomial(0.2, 2.5, 9.0), Laplacian(0.3), Cosine()],
+    [RBF(0.1), Linear(), Polynomial(0.2, 3, 1.0), Polynomial(0.2, 2.5, 9.0), Laplacian(0.3), Cosine(), Matern32(0.1)],
 )
 def test_loaded_model_projects_to_the_same_bits(tmp_path, kernel, dtype):
     model = fitted(kernel, dtype=dtype)
@@ -213,11 +213,11 @@ def test_directory_without_a_model_is_refused(tmp_path, copy):
     assert "model.json" in str(refusal(copy))
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None])
 def test_other_format_version_is_refused_with_both_numbers(copy, version):
     edited(copy, format_version=version)
     error = refusal(copy)
-    assert f"model format {version!r}; this version reads 1" in str(error)
+    assert f"model format {version!r}; this version reads 2" in str(error)
 
 
 FIELDS = [

@@ -2,15 +2,28 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scalable_kpca.errors import ConfigError, MemoryLimitError
-from scalable_kpca.tiling import DENSE_LIMIT, Plan, Tiling, arpack_vectors, plan_exact
+from scalable_kpca.tiling import DENSE_LIMIT, SOLVERS, Alternative, Plan, Tiling, arpack_vectors, plan_exact
+from scalable_kpca.tiling.rates import nominal_rates
+from scalable_kpca.tiling.sizes import (
+    CERTIFIED_COLUMNS,
+    FEWEST_THREADS,
+    MOST_TASKS,
+    RUN_ROWS,
+    START_LANDMARKS,
+    TASKS_A_THREAD,
+    run_width,
+)
 
 GIB = 2**30
+SLOW_DISK = replace(nominal_rates("rbf", "float32"), write=1e5, flush=1e5, read=1e5, reread=1e5, is_measured=True)
+FAST_DISK = replace(SLOW_DISK, write=1e12, flush=1e12, read=1e12, reread=1e12)
 
 sizes = st.tuples(st.integers(1, 400), st.integers(1, 500))
 
@@ -53,6 +66,34 @@ def test_runs_cover_each_block_row_in_order(size, width):
         runs = list(tiling.runs(i, width))
         assert [j for run in runs for j in run] == list(range(i, tiling.n_blocks))
         assert all(1 <= len(run) <= width for run in runs)
+    assert tiling.n_tasks(width) == sum(len(list(tiling.runs(i, width))) for i in range(tiling.n_blocks))
+
+
+@given(st.integers(1, 3_000_000), st.integers(1, 4096), st.integers(1, 64))
+def test_tasks_are_few_enough_to_schedule_and_enough_for_every_thread(n_samples, tile_rows, n_threads):
+    tiling, width = Tiling(n_samples, tile_rows), run_width(n_samples, tile_rows, n_threads)
+    assert 1 <= width <= max(1, tiling.n_blocks)
+    tasks = tiling.n_tasks(width)
+    assert tasks <= max(MOST_TASKS, tiling.n_blocks)  # a run never spans block rows
+    enough = TASKS_A_THREAD * max(n_threads, FEWEST_THREADS)
+    # fewer only where single tiles are fewer, or a scheduler could not hold more
+    assert tasks >= enough or width == 1 or tiling.n_tasks(width - 1) > MOST_TASKS
+    # and runs are not shorter than they may be
+    if (width + 1) * tile_rows <= RUN_ROWS and width < tiling.n_blocks:
+        assert tiling.n_tasks(width + 1) < enough
+
+
+@given(st.integers(1, 3_000_000), st.integers(1, 4096))
+def test_one_to_four_threads_run_the_same_tasks(n_samples, tile_rows):
+    assert len({run_width(n_samples, tile_rows, n_threads) for n_threads in (1, 2, 3, 4)}) == 1
+
+
+def test_a_task_of_the_largest_tiles_is_half_a_second_of_work():
+    plan = plan_exact(1_000_000, 64, n_components=10, memory_limit=16 * GIB, n_threads=2)
+    entries = plan.tiles_per_task * plan.tile_rows**2
+    # measured on the machine of the design: 0.15 to 0.25 G entries a second and core
+    assert 0.5 <= entries / 0.25e9 <= entries / 0.15e9 <= 1
+    assert (plan.n_tiles, plan.n_tasks) == (30_135, 3875)
 
 
 def plans(**fixed):
@@ -63,8 +104,8 @@ def plans(**fixed):
             "n_features": st.integers(1, 2000),
             "n_components": st.integers(1, 30),
             "dtype": st.sampled_from(["auto", "float32", "float64"]),
-            "solver": st.sampled_from(["auto", "dense", "arpack"]),
-            "gram": st.sampled_from(["auto", "zarr", "memory"]),
+            "solver": st.sampled_from(["auto", *SOLVERS]),
+            "gram": st.sampled_from(["auto", "zarr", "memory", "recompute"]),
             "n_threads": st.integers(1, 16),
             "resident_bytes": st.sampled_from([0, 10**8]),
         }
@@ -186,6 +227,141 @@ def test_auto_stores_tiles_when_entries_are_dear_or_passes_many():
     assert plan_exact(n_features=64, solver="arpack", **arguments).gram == "zarr"
 
 
+def test_auto_takes_the_fastest_home_by_the_rates_that_are_given():
+    arguments = {"n_samples": 60_000, "n_features": 64, "n_components": 10, "n_threads": 2, "memory_limit": 2 * GIB}
+    assert plan_exact(**arguments, rates=SLOW_DISK).gram == "recompute"
+    assert plan_exact(**arguments, rates=FAST_DISK).gram == "zarr"
+    assert plan_exact(**arguments, rates=FAST_DISK, has_disk=False).gram == "recompute"
+    assert plan_exact(**arguments, rates=FAST_DISK, disk_limit=10**9).gram == "recompute"
+
+
+@given(plans(), st.integers(0, 2**36), st.one_of(st.none(), st.integers(0, 2**40)))
+def test_what_names_a_run_does_not_depend_on_a_calibration_or_the_room_on_a_disk(arguments, more, disk_limit):
+    """The identity of a run holds solver, dtype, tiles and tasks: a rerun has to find that there is nothing to do."""
+    if arguments["gram"] == "zarr":
+        disk_limit = None
+    limit = smallest_limit(arguments) + more
+    plain = plan_exact(**arguments, memory_limit=limit)
+    for rates in (SLOW_DISK, FAST_DISK):
+        measured = plan_exact(**arguments, memory_limit=limit, rates=rates, disk_limit=disk_limit)
+        for field in ("solver", "dtype", "tile_rows", "tiles_per_task", "product_dtype", "block_columns", "max_basis"):
+            assert getattr(measured, field) == getattr(plain, field)
+
+
+def test_auto_stores_no_tiles_that_are_too_small_for_a_file():
+    """A limit that stored tiles fit into only when they are small leaves large ones to be evaluated."""
+    arguments = {"n_samples": 200_000, "n_features": 64, "n_components": 10, "n_threads": 32}
+    stored = plan_exact(**arguments, memory_limit=smallest_limit(arguments | {"gram": "zarr"}), gram="zarr")
+    assert stored.tile_rows < 1024
+    plan = plan_exact(**arguments, memory_limit=stored.memory_limit, rates=FAST_DISK)
+    assert plan.gram == "recompute"
+    assert plan.tile_rows > stored.tile_rows
+
+
+def test_smallest_disk_that_is_named_is_accepted_and_one_byte_less_is_not():
+    arguments = {"n_samples": 20_000, "n_features": 64, "n_components": 10, "n_threads": 2, "memory_limit": GIB}
+    with pytest.raises(ConfigError, match=r"disk_limit=1\.00 kiB cannot hold .* set gram to 'recompute'\.") as caught:
+        plan_exact(**arguments, gram="zarr", disk_limit=1024)
+    named = int(re.search(r"raise it to (\d+) bytes", str(caught.value)).group(1))
+    plan = plan_exact(**arguments, gram="zarr", disk_limit=named)
+    assert plan.disk_bytes == plan.gram_bytes == named
+    with pytest.raises(ConfigError, match=str(named)):
+        plan_exact(**arguments, gram="zarr", disk_limit=named - 1)
+    assert plan_exact(**arguments, gram="recompute", disk_limit=0).disk_bytes == 0
+
+
+def verdicts(plan):
+    return {(way.gram, way.solver): way.verdict for way in plan.alternatives}
+
+
+def test_a_plan_lists_what_it_rejected_and_why():
+    plan = plan_exact(
+        60_000,
+        64,
+        n_components=10,
+        memory_limit=2 * GIB,
+        n_threads=2,
+        rates=nominal_rates("rbf", "float32"),
+        disk_limit=10**9,
+    )
+    chosen, *others = plan.alternatives
+    assert chosen == Alternative(
+        plan.gram,
+        plan.solver,
+        plan.tile_rows,
+        plan.gram_bytes,
+        plan.expected_passes,
+        plan.seconds,
+        plan.peak_memory,
+        "chosen",
+    )
+    assert "chosen" not in {way.verdict for way in others}
+    found = verdicts(plan)
+    assert len(found) == 5
+    assert re.fullmatch(r"needs .* GiB of memory", found["memory", "block_krylov"])
+    assert re.fullmatch(r"needs .* GiB of disk", found["zarr", "block_krylov"])
+    assert re.fullmatch(r"needs .* GiB of memory", found["recompute", "dense"])
+    slower = next(way for way in others if way.solver == "arpack")
+    ratio = float(re.fullmatch(r"×([\d.]+) the time", slower.verdict).group(1))
+    assert ratio == pytest.approx(slower.seconds / plan.seconds, rel=0.05)
+
+
+def test_a_home_or_solver_that_was_asked_for_says_what_it_costs():
+    arguments = {"n_samples": 20_000, "n_features": 64, "n_components": 10, "n_threads": 2, "memory_limit": 8 * GIB}
+    found = verdicts(plan_exact(**arguments, gram="recompute", solver="arpack"))
+    assert re.fullmatch(r"×0\.\d+ the time, but gram=recompute was asked for", found["memory", "arpack"]), found
+    assert re.fullmatch(r"×0\.\d+ the time, but solver=arpack was asked for", found["memory", "block_krylov"]), found
+    roomy = verdicts(plan_exact(**arguments, has_disk=False))
+    assert roomy["zarr", "block_krylov"] == "no directory for tiles"
+    half = verdicts(plan_exact(**arguments | {"memory_limit": 3 * GIB // 2}))
+    assert half["memory", "block_krylov"] == "tiles take more than half of the memory that is left"
+
+
+def test_a_disk_is_not_filled_for_a_few_percent():
+    arguments = {"n_samples": 60_000, "n_features": 64, "n_components": 10, "n_threads": 2, "memory_limit": 2 * GIB}
+    rates = nominal_rates("rbf", "float32")
+
+    def with_disk(speed):
+        plan = plan_exact(**arguments, rates=replace(rates, write=speed, flush=speed, read=speed, reread=speed))
+        seconds = {way.gram: way.seconds for way in plan.alternatives if way.solver == "block_krylov"}
+        return plan, seconds["recompute"] / seconds["zarr"]
+
+    plans = [with_disk(1e9 * 1.02**step) for step in range(150)]
+    gains = [gain for _, gain in plans]
+    assert min(gains) < 1 < 1.2 < max(gains)
+    assert all((plan.gram == "zarr") == (gain > 1.15) for plan, gain in plans)
+    close = next(plan for plan, gain in plans if 1 < gain < 1.15)
+    assert re.fullmatch(r"×0\.\d+ the time, but not enough to fill a disk", verdicts(close)["zarr", "block_krylov"])
+
+
+def test_seconds_are_known_only_with_rates():
+    arguments = {"n_samples": 20_000, "n_features": 64, "n_components": 10, "n_threads": 2, "memory_limit": 8 * GIB}
+    unknown = plan_exact(**arguments)
+    assert unknown.seconds is None
+    assert {way.seconds for way in unknown.alternatives} == {None}
+    known = plan_exact(**arguments, rates=nominal_rates("rbf", "float32"))
+    assert known.seconds > 0
+    assert replace(known, seconds=None, alternatives=()) == replace(unknown, alternatives=())
+
+
+def test_a_runs_process_and_copies_of_rows_take_time_and_no_other_plan():
+    arguments = {"n_samples": 20_000, "n_features": 64, "n_components": 10, "n_threads": 2, "memory_limit": 8 * GIB}
+    rates = nominal_rates("rbf", "float32")
+    fit, run = (plan_exact(**arguments, rates=rates, is_run=is_run) for is_run in (False, True))
+    assert run.seconds > fit.seconds
+    assert replace(run, seconds=0, alternatives=()) == replace(fit, seconds=0, alternatives=())
+
+
+def test_numbers_that_are_planned_with_are_those_that_are_used():
+    from scalable_kpca import certificate, solving
+
+    used = {"CERTIFIED_COLUMNS": CERTIFIED_COLUMNS, "START_LANDMARKS": START_LANDMARKS}
+    for name, value in used.items():
+        homes = [module for module in (certificate, solving) if hasattr(module, name)]
+        assert homes, f"{name} has moved: plan with the number that is used"
+        assert {getattr(module, name) for module in homes} == {value}
+
+
 @pytest.mark.parametrize(
     ("n_samples", "n_components", "solver", "chosen"),
     [
@@ -260,7 +436,8 @@ def test_solver_that_is_replaced_says_why():
 def test_a_plan_survives_json(arguments):
     plan = plan_exact(**arguments, memory_limit=2**50)
     fields = json.loads(json.dumps(plan.to_json()))
-    assert Plan(**fields | {"reasons": tuple(fields["reasons"])}) == plan
+    ways = tuple(Alternative(**way) for way in fields["alternatives"])
+    assert Plan(**fields | {"reasons": tuple(fields["reasons"]), "alternatives": ways}) == plan
     assert plan == plan_exact(**arguments, memory_limit=2**50)
 
 

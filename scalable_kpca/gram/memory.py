@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from scalable_kpca.engine import Engine
 from scalable_kpca.gram.passes import PassResult, assemble, run_pass
 from scalable_kpca.gram.products import (
-    RunProduct,
     TileCounts,
     TileProduct,
     computed_strips,
-    multiply_run,
     multiply_tile,
     strips_of_tile,
     tile_strips,
 )
+from scalable_kpca.gram.reductions import RunProduct, multiply_run
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows
 from scalable_kpca.tiling import Tiling
@@ -90,10 +89,6 @@ class MemoryGram:
         )
         self._kept = {(i, start): kept for (_, i, start), kept in zip(tiles, result.kept, strict=True)}
         return result
-
-    def resume(self) -> None:
-        """Compute every tile again: they went with the process that built them."""
-        self.build()
 
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""

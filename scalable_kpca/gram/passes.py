@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
-from scalable_kpca.gram.products import RowReduction, TileCounts, reduce_row
+from scalable_kpca.gram.products import TileCounts
+from scalable_kpca.gram.reductions import RowReduction, reduce_row
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["Gram", "PassResult", "assemble", "run_pass"]
@@ -31,7 +32,7 @@ class PassResult:
     row_sums : ndarray of shape (n_samples,), float64
         K 1: a column of ones rides along in every pass.
     squared_norm : float
-        ‖K‖_F².
+        ‖K‖_F² in a building pass, 0 in one that only multiplies.
     error : float
         Largest relative error of an entry that was evaluated in this pass.
     counts : TileCounts
@@ -62,9 +63,6 @@ class Gram(Protocol):
 
     def build(self, block: Block | None = None) -> PassResult:
         """Make every tile that is missing, and K times `block` on the way: the first pass."""
-
-    def resume(self) -> None:
-        """Make ready for `multiply` in a process that did not build: IncompleteGramError when that is impossible."""
 
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b), in the block's dtype, sums in float64."""

@@ -1,9 +1,10 @@
-"""What happens to one run of tiles in one pass: strip by strip, while the strip is in the cache."""
+"""What happens to one tile in one pass: strip by strip, while the strip is in the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,25 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import STRIP_ROWS, Kernel, TileStrips, place_strip
+from scalable_kpca.kernels.namespace import (
+    array_namespace,
+    beside,
+    copy_into,
+    empty,
+    float64_copy,
+    is_numpy_array,
+    to_numpy,
+    zeros,
+)
 from scalable_kpca.source import Rows
 from scalable_kpca.tiling import Tiling
 
 __all__ = [
-    "RowReduction",
-    "RunProduct",
+    "Strips",
     "TileCounts",
     "TileProduct",
     "computed_strips",
-    "multiply_run",
     "multiply_tile",
-    "reduce_row",
     "strips_of_tile",
     "tile_strips",
 ]
@@ -79,55 +87,10 @@ class TileProduct:
         return self.row_part[:, -1] if self.column_part is None else self.column_part[:, -1]
 
 
-@dataclass(frozen=True)
-class RunProduct:
-    """Products of neighbouring tiles (i, j), j in a run, with a block of vectors W.
-
-    Attributes
-    ----------
-    row_part : ndarray of shape (t_i, b), float64
-        Sum over the run of K_ij W_j.
-    column_part : ndarray of shape (sum of t_j over j > i, b), float64
-        K_ijᵀ W_i for each tile above the diagonal, one under the other.
-    squared_norm : float
-        Sum of squares of the entries of K that the run stands for (mirrored tiles count twice).
-    error : float
-        Largest relative error of an entry.
-    counts : TileCounts
-    """
-
-    row_part: Matrix
-    column_part: Matrix
-    squared_norm: float
-    error: float
-    counts: TileCounts
-
-
-@dataclass(frozen=True)
-class RowReduction:
-    """State of a pass after block rows 0 … i: what is finished, and what later rows still add to.
-
-    Attributes
-    ----------
-    finished : ndarray of shape (t_i, b), float64
-        Rows of K W in block i.
-    rest : ndarray of shape (rows below block i, b), float64
-        Contributions to them so far.
-    squared_norm, error, counts
-        As in `RunProduct`, so far.
-    """
-
-    finished: Matrix
-    rest: Matrix
-    squared_norm: float
-    error: float
-    counts: TileCounts
-
-
 def strips_of_tile(kernel: Kernel, rows: Rows, tiling: Tiling, i: int, j: int, dtype: str) -> TileStrips:
     """Strips of tile (i, j), evaluated from the rows when they are iterated over."""
-    left = rows.read(tiling.block(i)).astype(np.float64)
-    right = left if i == j else rows.read(tiling.block(j)).astype(np.float64)
+    left = float64_copy(rows.read(tiling.block(i)))
+    right = left if i == j else float64_copy(rows.read(tiling.block(j)))
     return TileStrips(kernel, left, right, diagonal=i == j, dtype=dtype)
 
 
@@ -158,7 +121,7 @@ def multiply_tile(
     Parameters
     ----------
     strips : iterable of (start, strip)
-        The tile K_ij of shape (t_i, t_j), top down.
+        The tile K_ij of shape (t_i, t_j), top down; arrays of any library (see `kernels.namespace`).
     w_rows, w_columns : ndarray of shape (t_i, b) and (t_j, b), float32 or float64
         W_i and W_j; strips are multiplied in their dtype.
     diagonal : bool
@@ -169,92 +132,77 @@ def multiply_tile(
     Returns
     -------
     TileProduct
+        In numpy, wherever the strips are.
 
     Notes
     -----
     4·t_i·t_j·b flops, half of that on the diagonal; each strip is read from memory once. Sums over strips are float64.
+    Strips on a device are multiplied there: the vectors go to it and the products come back once a tile.
     """
     # what came over a network may lie at odd addresses, which numpy multiplies without BLAS, in another order
     w_rows, w_columns = np.require(w_rows, requirements="A"), np.require(w_columns, requirements="A")
-    row_part = np.zeros((len(w_rows), w_rows.shape[1]))
+    narrow, shape = w_rows.dtype != np.float64, (len(w_columns), w_rows.shape[1])
+    strips, where = _beginning(strips, w_rows)
+    xp, w_rows, w_columns = array_namespace(where), beside(w_rows, where), beside(w_columns, where)
+    row_part = zeros(w_rows.shape, "float64", where)
     # on the diagonal the mirrored half of the tile adds to the same rows
-    column_part = row_part if diagonal else np.zeros((len(w_columns), w_rows.shape[1]))
-    sums = np.zeros(len(w_rows))
-    column_sums = sums if diagonal else np.zeros(len(w_columns))
+    column_part = row_part if diagonal else zeros(shape, "float64", where)
+    sums = zeros(w_rows.shape[0], "float64", where)
+    column_sums = sums if diagonal else zeros(shape[0], "float64", where)
+    ones = zeros(max(w_rows.shape[0], shape[0]), "float64", where) + 1
     squared_norm = 0.0
-    widened: Tile | None = None
-    for start, strip in strips:
-        stop = start + len(strip)
-        if strip.dtype != w_rows.dtype or not strip.flags.aligned:
-            widened = np.empty(strip.size, w_rows.dtype) if widened is None else widened
-            wide = widened[: strip.size].reshape(strip.shape)
-            wide[...] = strip
-            strip = wide
+    in_dtype_of_vectors, exact = _Widened(w_rows.dtype), _Widened(xp.float64)
+    for start, narrow_strip in strips:
+        strip = in_dtype_of_vectors(narrow_strip)
+        length = strip.shape[0]
+        stop = start + length
         first = start if diagonal else 0
-        mirrored = strip[:, len(strip) :] if diagonal else strip
+        mirrored = strip[:, length:] if diagonal else strip
         below = stop if diagonal else 0
-        row_part[start:stop] += strip @ w_columns[first:]
-        column_part[below:] += mirrored.T @ w_rows[start:stop]
+        row_part[start:stop, :] += strip @ w_columns[first:, :]
+        column_part[below:, :] += mirrored.T @ w_rows[start:stop, :]
         if measure:
-            squared_norm += _squared_norm(strip) + (_squared_norm(mirrored) if diagonal else 0.0)
-            if strip.dtype != np.float64:
-                sums[start:stop] += strip.sum(axis=1, dtype=np.float64)
-                column_sums[below:] += mirrored.sum(axis=0, dtype=np.float64)
-    if measure and w_rows.dtype != np.float64:
+            wide = exact(strip)
+            across = wide[:, length:] if diagonal else wide
+            squared_norm += _squared_norm(wide) + (_squared_norm(across) if diagonal else 0.0)
+            if narrow:
+                # as products with ones: numpy's own sums of float32 in float64 take twice as long
+                sums[start:stop] += wide @ ones[: wide.shape[1]]
+                column_sums[below:] += across.T @ ones[:length]
+    if measure and narrow:
         row_part[:, -1], column_part[:, -1] = sums, column_sums
-    return TileProduct(row_part, None if diagonal else column_part, squared_norm)
+    return TileProduct(to_numpy(row_part), None if diagonal else to_numpy(column_part), squared_norm)
 
 
-def multiply_run(
-    i: int, start: int, w_columns: tuple[Block, ...], multiply: Callable[[int, Block], TileProduct]
-) -> RunProduct:
-    """Run product of the tiles (i, start), (i, start + 1), …: `multiply` gives that of tile (i, j) with W_j."""
-    products = [(j, multiply(j, w_j)) for j, w_j in enumerate(w_columns, start)]
-    row_part = products[0][1].row_part
-    counts = products[0][1].counts
-    for _, product in products[1:]:
-        row_part = row_part + product.row_part
-        counts = counts + product.counts
-    columns = [product.column_part for _, product in products if product.column_part is not None]
-    return RunProduct(
-        row_part,
-        np.concatenate(columns) if columns else np.empty((0, row_part.shape[1])),
-        sum(product.squared_norm * (1 if j == i else 2) for j, product in products),
-        max(product.error for _, product in products),
-        counts,
-    )
+def _beginning(strips: Strips, otherwise: Block) -> tuple[Strips, Tile]:
+    """The same strips, and the first of them: what tells where a tile is."""
+    rest = iter(strips)
+    first = next(rest, None)
+    return (rest, otherwise) if first is None else (chain([first], rest), first[1])
 
 
-def reduce_row(before: RowReduction | None, *runs: RunProduct) -> RowReduction:
-    """Add the runs of one block row, in order of their columns, to what the rows above have contributed.
+class _Widened:
+    """Strips in a dtype, each in the same buffer where they have another one."""
 
-    The order of additions is fixed by the plan alone, so the sums have the same bits whichever task ends first.
-    """
-    columns = np.concatenate([run.column_part for run in runs])
-    length = len(runs[0].row_part)
-    if before is None:
-        finished, rest = runs[0].row_part, columns
-        norm, error, counts, later = 0.0, 0.0, TileCounts(), runs[1:]
-    else:
-        finished, rest = before.rest[:length], before.rest[length:] + columns
-        norm, error, counts, later = before.squared_norm, before.error, before.counts, runs
-    for run in later:
-        finished = finished + run.row_part
-    for run in runs:
-        norm, error, counts = norm + run.squared_norm, max(error, run.error), counts + run.counts
-    return RowReduction(finished, rest, norm, error, counts)
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = dtype
+        self._buffer: Tile | None = None
+
+    def __call__(self, strip: Tile) -> Tile:
+        aligned = strip.flags.aligned if is_numpy_array(strip) else True
+        if strip.dtype == self._dtype and aligned:
+            return strip
+        size = strip.shape[0] * strip.shape[1]
+        if self._buffer is None or self._buffer.size < size:
+            self._buffer = empty(size, self._dtype, strip)
+        wide: Tile = array_namespace(strip).reshape(self._buffer[:size], strip.shape)
+        copy_into(strip, wide)
+        return wide
 
 
 def _squared_norm(strip: Tile) -> float:
-    # 64 terms at a time in the strip's dtype, then in float64: a float32 sum over a whole strip would lose digits
-    flat = strip.reshape(-1)
-    whole = len(flat) // 64 * 64
-    pieces = flat[:whole].reshape(-1, 64)
     with np.errstate(over="ignore"):
-        norm = np.einsum("ij,ij->i", pieces, pieces).sum(dtype=np.float64)
-        if not np.isfinite(norm):  # squares beyond float32's range
-            norm = np.square(pieces, dtype=np.float64).sum()
-        return float(norm + np.square(flat[whole:], dtype=np.float64).sum())
+        return float(array_namespace(strip).tensordot(strip, strip, axes=2))
 
 
 def _refuse_infinite(strip: Tile, first_row: int, first_column: int) -> None:

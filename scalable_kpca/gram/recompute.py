@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.gram.passes import PassResult, assemble, run_pass
-from scalable_kpca.gram.products import (
-    RunProduct,
-    TileCounts,
-    TileProduct,
-    computed_strips,
-    multiply_run,
-    multiply_tile,
-    strips_of_tile,
-)
+from scalable_kpca.gram.products import TileCounts, TileProduct, computed_strips, multiply_tile, strips_of_tile
+from scalable_kpca.gram.reductions import RunProduct, multiply_run
 from scalable_kpca.kernels import Kernel, kernel_block
 from scalable_kpca.source import Rows
 from scalable_kpca.tiling import Tiling
@@ -60,9 +53,6 @@ class RecomputeGram:
     def build(self, block: Block | None = None) -> PassResult:
         """First pass: nothing is made, but row sums and norm are measured exactly."""
         return self._pass(block, "tiles", measure=True)
-
-    def resume(self) -> None:
-        """Nothing to make ready."""
 
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""

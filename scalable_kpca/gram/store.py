@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,8 @@ import zarr
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError, storage_errors
+from scalable_kpca.gram.chunks import ChunkWriter, DamagedChunkError, read_strips, write_chunk
+from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.source import checked_codecs
 from scalable_kpca.tiling import Tiling
 
@@ -69,26 +72,31 @@ class StoredTiles:
                 found.append((i, j))
         return tuple(found)
 
-    def read(self, i: int, j: int) -> Tile:
-        """Tile (i, j) of shape (t_i, t_j).
+    def strips(self, i: int, j: int) -> Iterator[tuple[int, Tile]]:
+        """Strips of tile (i, j), top down, as pairs of first row and values: see `chunks.read_strips`.
 
         Raises
         ------
         IncompleteGramError
             When the tile was never committed.
         CorruptTileError
-            When it does not decode.
+            When its chunk is damaged: at the end at the latest, so that nothing may be used before.
         """
         if not self.is_committed(i, j):
             raise IncompleteGramError(self.path, self.missing(), self.tiling.n_tiles)
+        t, shape = self.tiling.tile_rows, (self.tiling.length(i), self.tiling.length(j))
         try:
-            tile: Tile = _open(self)[0][self.tiling.block(i), self.tiling.block(j)]
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise CorruptTileError(i, j, self._chunk(i, j), str(error)) from error
-        if np.isnan(tile[0, 0]):
-            raise CorruptTileError(i, j, self._chunk(i, j), "its row sums are committed but the chunk itself is gone")
+            yield from read_strips(self._chunk(i, j), t, shape, self.dtype, STRIP_ROWS)
+        except DamagedChunkError as error:
+            raise CorruptTileError(i, j, str(self._chunk(i, j)), str(error)) from error
+        except OSError as error:
+            raise CorruptTileError(i, j, str(self._chunk(i, j)), f"it cannot be read: {error}") from error
+
+    def read(self, i: int, j: int) -> Tile:
+        """Tile (i, j) of shape (t_i, t_j), whole: see `strips`."""
+        tile = np.empty((self.tiling.length(i), self.tiling.length(j)), self.dtype)
+        for start, strip in self.strips(i, j):
+            tile[start : start + len(strip)] = strip
         return tile
 
     def read_checked(self, i: int, j: int) -> Tile:
@@ -118,30 +126,42 @@ class StoredTiles:
                 raise CorruptTileError(
                     i,
                     j,
-                    self._chunk(i, j),
+                    str(self._chunk(i, j)),
                     f"its sums differ from the stored ones by {difference:.3g} (> {tolerance:.3g})",
                 )
 
-    def commit(self, i: int, j: int, tile: Tile) -> None:
-        """Write tile (i, j), then its column sums, then its row sums: the last write commits.
+    @contextlib.contextmanager
+    def writing(self, i: int, j: int) -> Iterator[ChunkWriter]:
+        """Write the chunk of tile (i, j), strip by strip; it is not committed by that.
+
+        Raises
+        ------
+        StorageError
+            When the file system refuses a write; no chunk is left.
+        """
+        what = f"writing tile ({i}, {j}) of {self.path}"
+        with storage_errors(what), write_chunk(self._chunk(i, j), self.tiling.tile_rows, self.dtype) as chunk:
+            yield chunk
+
+    def commit(self, i: int, j: int, row_sums: Matrix, column_sums: Matrix) -> None:
+        """Write the column sums, then the row sums of tile (i, j), whose chunk is written: the last write commits.
 
         Raises
         ------
         StorageError
             When the file system refuses a write; the tile is then not committed.
         """
-        tiles, sums = _open(self)
+        _, sums = _open(self)
         with storage_errors(f"writing tile ({i}, {j}) of {self.path}"):
-            tiles[self.tiling.block(i), self.tiling.block(j)] = tile
             if i != j:
-                sums[j, i, :] = self._padded(tile.sum(axis=0, dtype=np.float64))
-            sums[i, j, :] = self._padded(tile.sum(axis=1, dtype=np.float64))
+                sums[j, i, :] = self._padded(column_sums)
+            sums[i, j, :] = self._padded(row_sums)
 
     def withdraw(self, i: int, j: int) -> None:
         """Clear the place of a missing or damaged tile, its commit first; only a new commit makes it readable."""
         for at in ((i, j), (j, i)):
             _remove(Path(self.path, "row_sums", _open(self)[1].metadata.encode_chunk_key((*at, 0))))
-        _remove(Path(self._chunk(i, j)))
+        _remove(self._chunk(i, j))
 
     def sweep(self) -> int:
         """Remove the temporary files that a killed writer left; the caller must be the only writer."""
@@ -150,8 +170,8 @@ class StoredTiles:
             orphan.unlink(missing_ok=True)
         return len(orphans)
 
-    def _chunk(self, i: int, j: int) -> str:
-        return str(Path(self.path, "tiles", _open(self)[0].metadata.encode_chunk_key((i, j))))
+    def _chunk(self, i: int, j: int) -> Path:
+        return Path(self.path, "tiles", _open(self)[0].metadata.encode_chunk_key((i, j)))
 
     def _sums(self, i: int, j: int) -> Matrix:
         try:

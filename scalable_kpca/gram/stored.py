@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,25 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import CorruptTileError, IncompleteGramError
+from scalable_kpca.errors import CorruptTileError
+from scalable_kpca.gram.chunks import ChunkWriter
 from scalable_kpca.gram.passes import PassResult, assemble, run_pass
-from scalable_kpca.gram.products import (
-    RunProduct,
-    TileCounts,
-    TileProduct,
-    computed_strips,
-    multiply_run,
-    multiply_tile,
-    strips_of_tile,
-    tile_strips,
-)
+from scalable_kpca.gram.products import Strips, TileCounts, TileProduct, computed_strips, multiply_tile, strips_of_tile
+from scalable_kpca.gram.reductions import RunProduct, multiply_run
 from scalable_kpca.gram.store import StoredTiles
-from scalable_kpca.kernels import Kernel
+from scalable_kpca.kernels import Kernel, place_strip
 from scalable_kpca.source import Rows
 
 __all__ = ["StoredGram"]
 
 Block = NDArray[np.floating[Any]]
+Tile = NDArray[np.floating[Any]]
 
 
 class StoredGram:
@@ -61,12 +56,6 @@ class StoredGram:
         """Compute exactly the missing and damaged tiles, and K times `block` on the way."""
         self._tiles.sweep()
         return self._pass(block, "tiles", build=True)
-
-    def resume(self) -> None:
-        """Check that every tile is committed; IncompleteGramError names those that are not."""
-        missing = self._tiles.missing()
-        if missing:
-            raise IncompleteGramError(self._tiles.path, missing, self.tiling.n_tiles)
 
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""
@@ -107,7 +96,7 @@ def _run(
 ) -> RunProduct:
     def multiply(j: int, w_j: Block) -> TileProduct:
         if rows is None or kernel is None:
-            return _read_and_multiply(tiles, i, j, w_rows, w_j)
+            return _read_and_multiply(tiles, i, j, w_rows, w_j, measure=False)
         return _build_and_multiply(tiles, rows, kernel, i, j, w_rows, w_j)
 
     return multiply_run(i, start, w_columns, multiply)
@@ -119,21 +108,52 @@ def _build_and_multiply(
     strips, counts = strips_of_tile(kernel, rows, tiles.tiling, i, j, tiles.dtype), TileCounts(computed=1)
     try:
         if tiles.is_committed(i, j):
-            return replace(_read_and_multiply(tiles, i, j, w_rows, w_columns), error=strips.error)
+            read = _read_and_multiply(tiles, i, j, w_rows, w_columns, measure=True)
+            return replace(read, error=strips.error)
     except CorruptTileError:
         counts = TileCounts(computed=1, repaired=1)
     tiles.withdraw(i, j)
-    tile = np.empty((len(w_rows), len(w_columns)), tiles.dtype)
-    product = multiply_tile(
-        computed_strips(strips, tiles.tiling, i, j, tile), w_rows, w_columns, diagonal=i == j, measure=True
-    )
-    tiles.commit(i, j, tile)
+    made = computed_strips(strips, tiles.tiling, i, j)
+    with tiles.writing(i, j) as chunk:
+        kept = _whole_tile(made, len(w_rows), chunk) if i == j else _appended(made, chunk)
+        product = multiply_tile(kept, w_rows, w_columns, diagonal=i == j, measure=True)
+    tiles.commit(i, j, product.row_sums, product.column_sums)
     return replace(product, error=strips.error, counts=counts)
 
 
-def _read_and_multiply(tiles: StoredTiles, i: int, j: int, w_rows: Block, w_columns: Block) -> TileProduct:
-    product = multiply_tile(
-        tile_strips(tiles.read(i, j), diagonal=i == j), w_rows, w_columns, diagonal=i == j, measure=True
-    )
-    tiles.check(i, j, product.row_sums, product.column_sums, product.squared_norm, dtype=w_rows.dtype.name)
+def _appended(strips: Strips, chunk: ChunkWriter) -> Iterator[tuple[int, Tile]]:
+    """Strips on their way, written as they come."""
+    for start, strip in strips:
+        chunk.append(strip)
+        yield start, strip
+
+
+def _whole_tile(strips: Strips, length: int, chunk: ChunkWriter) -> Iterator[tuple[int, Tile]]:
+    """Strips of a diagonal tile on their way; the tile is written when its mirrored half is there too."""
+    tile: Tile | None = None
+    for start, strip in strips:
+        tile = np.empty((length, length), strip.dtype) if tile is None else tile
+        place_strip(tile, start, strip, diagonal=True)
+        yield start, strip
+    if tile is not None:
+        chunk.append(tile)
+
+
+def _read_and_multiply(
+    tiles: StoredTiles, i: int, j: int, w_rows: Block, w_columns: Block, *, measure: bool
+) -> TileProduct:
+    """Products of a stored tile, whose sums have been compared with the stored ones."""
+    roughly = 0.0
+
+    def read() -> Iterator[tuple[int, Tile]]:
+        nonlocal roughly
+        for start, strip in tiles.strips(i, j):
+            # only the tolerance of the sums is made from it
+            roughly += 0.0 if measure else float(np.einsum("ij,ij->", strip, strip))
+            # the memory layout of a strip that was just evaluated: BLAS adds in another order for another one
+            yield start, np.ascontiguousarray(strip[:, start if i == j else 0 :])
+
+    product = multiply_tile(read(), w_rows, w_columns, diagonal=i == j, measure=measure)
+    norm = product.squared_norm if measure else roughly
+    tiles.check(i, j, product.row_sums, product.column_sums, norm, dtype=w_rows.dtype.name)
     return replace(product, counts=TileCounts(read=1))

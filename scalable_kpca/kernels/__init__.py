@@ -1,6 +1,10 @@
-"""Kernel functions (`functions`), by name (`resolve`), and their values between blocks of rows (`strips`)."""
+"""Kernels of inner products (`functions`) and distances (`distances`), by name (`resolve`), in `strips`.
 
-from scalable_kpca.kernels.functions import RBF, Cosine, Kernel, Laplacian, Linear, Polynomial, Sigmoid
+Rows may be arrays of another library than numpy: see `namespace`.
+"""
+
+from scalable_kpca.kernels.distances import RBF, Laplacian, Matern12, Matern32, Matern52
+from scalable_kpca.kernels.functions import Cosine, Kernel, Linear, Polynomial, Sigmoid
 from scalable_kpca.kernels.resolve import KERNELS, kernel_from_json, resolve_kernel
 from scalable_kpca.kernels.strips import FLOAT32_GOOD, STRIP_ROWS, TileStrips, kernel_array, kernel_block, place_strip
 
@@ -13,6 +17,9 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
     "Polynomial",
     "Sigmoid",
     "TileStrips",

@@ -8,14 +8,16 @@ from dataclasses import fields
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.kernels.functions import RBF, Cosine, Kernel, Laplacian, Linear, Polynomial, Sigmoid
+from scalable_kpca.kernels.distances import RBF, Laplacian, Matern12, Matern32, Matern52
+from scalable_kpca.kernels.functions import Cosine, Kernel, Linear, Polynomial, Sigmoid
 
 __all__ = ["KERNELS", "kernel_from_json", "resolve_kernel"]
 
 _MINIMA = {"gamma": 0.0, "degree": 0.0}
 
 KERNELS: Mapping[str, type[Kernel]] = {
-    kernel.name: kernel for kernel in (Linear, Polynomial, RBF, Sigmoid, Laplacian, Cosine)
+    kernel.name: kernel
+    for kernel in (Linear, Polynomial, RBF, Sigmoid, Laplacian, Cosine, Matern12, Matern32, Matern52)
 }
 
 
@@ -33,9 +35,10 @@ def resolve_kernel(
     Parameters
     ----------
     name : str
-        One of ``linear poly rbf sigmoid laplacian cosine``.
+        One of ``linear poly rbf sigmoid laplacian cosine matern12 matern32 matern52``; the last three are Matérn with
+        ν = 1/2, 3/2 and 5/2.
     gamma : float, "scale" or None
-        None is 1/n_features; ``"scale"`` is 1/(n_features · variance).
+        None is 1/n_features; ``"scale"`` is 1/(n_features · variance). Of Matérn with length scale ℓ it is 1/(2ℓ²).
     degree, coef0 : float
         Of the polynomial and (coef0) sigmoid kernels.
     n_features : int

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.kernels.functions import Kernel
+from scalable_kpca.kernels.namespace import array_namespace, copy_into, empty, eye, float64_copy
 
 __all__ = ["FLOAT32_GOOD", "STRIP_ROWS", "TileStrips", "kernel_array", "kernel_block", "place_strip"]
 
@@ -20,9 +21,10 @@ Strip = NDArray[np.floating[Any]]
 
 STRIP_ROWS = 256
 FLOAT32_GOOD = 1e-5  # largest relative error that evaluation in float32 may have
-FLOAT64_GOOD = 1e-12  # and a folded one in float64, beyond which the kernel is evaluated without folding
 
 EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
+# and that folding may have in float64, beyond which the kernel is evaluated without: tiles of float32 keep no more
+FOLDING_GOOD = {"float64": 1e-12, "float32": EPS32}
 
 
 class TileStrips:
@@ -33,7 +35,7 @@ class TileStrips:
     kernel : Kernel
         The function.
     rows, columns : ndarray of shape (a, n_features) and (b, n_features), float64
-        The two sides of the tile.
+        The two sides of the tile; arrays of another library give strips of that library, on the same device.
     diagonal : bool
         Whether this is a tile on the diagonal. Then a strip begins at the diagonal: its columns are those from its
         first row on, the square where it meets the diagonal is exactly symmetric, and diagonal entries are k(x, x)
@@ -70,47 +72,50 @@ class TileStrips:
         dtype: str = "float64",
     ) -> None:
         self._kernel, self._diagonal, self._strip_rows, self._dtype = kernel, diagonal, strip_rows, dtype
-        self._rows, self._n_columns = rows, len(columns)
+        self._rows, self._n_rows, self._n_columns = rows, rows.shape[0], columns.shape[0]
         self._left: NDArray[Any] = rows
         self._right: NDArray[Any] = columns.T
+        self._arithmetic = "float64"
         self.error = float(np.finfo(dtype).eps) / 2
-        if len(rows) == 0 or len(columns) == 0:
+        if self._n_rows == 0 or self._n_columns == 0:
             return
         self._left, self._right = kernel.fold(rows, columns)
-        rounding = kernel.rounding(self._left, self._right)
-        if rounding * EPS64 > FLOAT64_GOOD:
+        error = kernel.rounding(self._left, self._right, EPS64)
+        if error > FOLDING_GOOD[dtype]:
             self._kernel = kernel = kernel.direct()
             self._left, self._right = kernel.fold(rows, columns)
-            rounding = kernel.rounding(self._left, self._right)
-        error = rounding * EPS64
-        if dtype == "float32" and kernel.has_float32 and rounding * EPS32 <= FLOAT32_GOOD:
-            self._left, self._right = self._left.astype(np.float32), self._right.astype(np.float32)
-            error = rounding * EPS32
+            error = kernel.rounding(self._left, self._right, EPS64)
+        in_float32 = kernel.rounding(self._left, self._right, EPS32) if kernel.has_float32 else np.inf
+        if dtype == "float32" and in_float32 <= FLOAT32_GOOD:
+            xp, self._arithmetic, error = array_namespace(rows), dtype, in_float32
+            self._left, self._right = xp.astype(self._left, xp.float32), xp.astype(self._right, xp.float32)
         self.error = max(self.error, error)
 
     def __iter__(self) -> Iterator[tuple[int, Strip]]:
-        size = min(self._strip_rows, len(self._rows)) * self._n_columns
-        buffer = np.empty(size, self._left.dtype)
-        stored = buffer if buffer.dtype == self._dtype else np.empty(size, self._dtype)
-        for start in range(0, len(self._rows), self._strip_rows):
-            length = min(self._strip_rows, len(self._rows) - start)
+        xp = array_namespace(self._rows)
+        size = min(self._strip_rows, self._n_rows) * self._n_columns
+        buffer = empty(size, self._arithmetic, self._rows)
+        stored = buffer if self._arithmetic == self._dtype else empty(size, self._dtype, self._rows)
+        for start in range(0, self._n_rows, self._strip_rows):
+            length = min(self._strip_rows, self._n_rows - start)
             first = start if self._diagonal else 0
             shape = (length, self._n_columns - first)
-            strip = buffer[: shape[0] * shape[1]].reshape(shape)
-            rounded = stored[: shape[0] * shape[1]].reshape(shape)
+            strip = xp.reshape(buffer[: shape[0] * shape[1]], shape)
             with np.errstate(over="ignore", invalid="ignore"):  # callers check that what they store is finite
-                self._kernel.evaluate(self._left[start : start + length], self._right[:, first:], strip)
+                self._kernel.evaluate(self._left[start : start + length, :], self._right[:, first:], strip)
                 if self._diagonal:
                     self._settle_square(strip, start)
-                if rounded is not strip:
-                    rounded[...] = strip
-            yield start, rounded
+                if stored is not buffer:
+                    rounded = xp.reshape(stored[: shape[0] * shape[1]], shape)
+                    copy_into(strip, rounded)
+                    strip = rounded
+            yield start, strip
 
     def _settle_square(self, strip: Strip, start: int) -> None:
-        square = strip[:, : len(strip)]
-        half = square / 2  # before adding, so that large entries do not overflow
-        np.add(half, half.T, out=square)
-        np.fill_diagonal(square, self._kernel.diagonal(self._rows[start : start + len(strip)]))
+        xp, length = array_namespace(strip), strip.shape[0]
+        half = strip[:, :length] / 2  # before adding, so that large entries do not overflow
+        exact = xp.astype(self._kernel.diagonal(self._rows[start : start + length, :]), strip.dtype)
+        strip[:, :length] = xp.where(eye(length, strip), exact[:, None], half + half.T)
 
 
 def kernel_block(
@@ -120,11 +125,14 @@ def kernel_block(
     diagonal: bool = False,
     dtype: str = "float64",
 ) -> NDArray[np.floating[Any]]:
-    """Kernel values between `rows` and `columns` as one array of shape (len(rows), len(columns)) and `dtype`."""
-    block = np.empty((len(rows), len(columns)), dtype)
-    left = rows.astype(np.float64)
+    """Kernel values between `rows` and `columns` as one array of shape (len(rows), len(columns)) and `dtype`.
+
+    Where the rows are: an array of their library, on their device.
+    """
+    block: Strip = empty((rows.shape[0], columns.shape[0]), dtype, rows)
+    left = float64_copy(rows)
     # one buffer for both sides of a diagonal block, as in a tile: BLAS may take another path for two
-    right = left if diagonal else columns.astype(np.float64)
+    right = left if diagonal else float64_copy(columns)
     for start, strip in TileStrips(kernel, left, right, diagonal=diagonal, dtype=dtype):
         place_strip(block, start, strip, diagonal=diagonal)
     return block
@@ -132,12 +140,12 @@ def kernel_block(
 
 def place_strip(tile: Strip, start: int, strip: Strip, *, diagonal: bool) -> None:
     """Write a strip of a tile where it belongs; on the diagonal also its mirror image."""
-    stop = start + len(strip)
+    stop = start + strip.shape[0]
     if diagonal:
         tile[start:stop, start:] = strip
-        tile[stop:, start:stop] = strip[:, len(strip) :].T
+        tile[stop:, start:stop] = strip[:, stop - start :].T
     else:
-        tile[start:stop] = strip
+        tile[start:stop, :] = strip
 
 
 def kernel_array(rows: Any, kernel: Kernel, dtype: str = "float64") -> Any:

@@ -28,7 +28,8 @@ def solve_arpack(
     Parameters
     ----------
     operator : CenteredGram of shape (n_samples, n_samples)
-        One pass a product.
+        One pass a product. ARPACK keeps its state to itself: a solve that may be killed needs an operator with a
+        journal, from which the same call replays what was done.
     n_components : int
         1 ≤ k < n_samples.
     tol : float
@@ -37,7 +38,7 @@ def solve_arpack(
     seed : int
         Of the start vector.
     max_passes : int, optional
-        Limit on products with the operator.
+        Limit on products with the operator, replayed ones included.
     is_zero : bool
         Whether the operator is zero to rounding, which ARPACK would report as an error (−9).
 

@@ -13,11 +13,12 @@ from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers.result import EigenResult, canonical
 
-__all__ = ["KrylovState", "solve_block_krylov"]
+__all__ = ["KrylovState", "expand", "solve_block_krylov"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
+SMALL_SPREAD = 0.1  # of the smallest wanted eigenvalue: residuals of the Ritz vectors kept beside the wanted ones
 MAX_PASSES = 100  # when no limit is given: ten times what a spectrum that can be told apart takes
 
 
@@ -69,8 +70,6 @@ def solve_block_krylov(
     max_basis: int,
     max_passes: int = MAX_PASSES,
     seed: int = 0,
-    state: KrylovState | None = None,
-    checkpoint: Callable[[KrylovState], None] | None = None,
 ) -> EigenResult:
     """Leading eigenpairs by block Krylov iteration from a given block.
 
@@ -91,10 +90,6 @@ def solve_block_krylov(
         Limit on products.
     seed : int
         Of the random vectors that are needed when the basis is invariant before it is large enough.
-    state : KrylovState, optional
-        Where an interrupted solve stood.
-    checkpoint : callable, optional
-        Receives the state after every pass.
 
     Returns
     -------
@@ -103,7 +98,7 @@ def solve_block_krylov(
     Raises
     ------
     NotConvergedError
-        When `max_passes` are used up; the message names the residual that was reached.
+        When `max_passes` are used up; the message names the residual that was reached, `result` holds the pairs.
 
     Notes
     -----
@@ -115,38 +110,37 @@ def solve_block_krylov(
     Golub and Underwood (1977), The block Lanczos method; Wu and Simon (2000), Thick-restart Lanczos method.
     """
     rng = np.random.default_rng(seed)
-    if state is None:
-        n = operator.shape[0]
-        empty = np.empty((n, 0))
-        block, _ = _orthonormal(start - start.mean(axis=0), empty, 0.0)
-        state = KrylovState(empty, np.empty((0, 0)), block, np.empty((block.shape[1], 0)))
+    n = operator.shape[0]
+    empty = np.empty((n, 0))
+    block, _ = _orthonormal(start - start.mean(axis=0), empty, n * EPS * float(np.linalg.norm(start)))
+    state = KrylovState(empty, np.empty((0, 0)), block, np.empty((block.shape[1], 0)))
     b = max(1, start.shape[1])
     while True:
-        state = _expand(operator, state)
-        values, vectors, residuals = state.ritz()
+        state = expand(operator, state)
+        values, _, residuals = state.ritz()
         wanted = count(values, residuals)
         # below the rounding of the products a residual says nothing more, and no further pass would make it smaller
         accepted = max(tol * values[0], state.rounding)
         if wanted is not None and wanted <= len(values) and (residuals[:wanted] <= accepted).all():
-            return _result(state, values, vectors, residuals, wanted)
+            return _result(state, wanted, max_basis // 2)
         if state.block.shape[1] == 0:
             state = _continue_invariant(state, b, rng)
             if state.block.shape[1] == 0:
                 k = len(values) if wanted is None else min(wanted, len(values))
-                return _result(state, values, vectors, residuals, k)
+                return _result(state, k, max_basis // 2)
         elif state.basis.shape[1] + 2 * state.block.shape[1] > max_basis:
             state = _restart(state, max(b, min(len(values), max_basis - 2 * b)))
-        if checkpoint is not None:
-            checkpoint(state)
         if state.n_passes >= max_passes:
             shown = residuals[:wanted].max() / values[0] if wanted else np.inf
+            k = len(values) if wanted is None else min(wanted, len(values))
             raise NotConvergedError(
                 f"block Krylov reached a residual of {shown:.2g}·λ₁ in max_passes={max_passes} passes, tol={tol:.2g} "
-                "was asked for; raise max_passes or tol, or set dtype to float64."
+                "was asked for; raise max_passes or tol, or set dtype to float64.",
+                result=_result(state, k, max_basis // 2),
             )
 
 
-def _expand(operator: CenteredGram, state: KrylovState) -> KrylovState:
+def expand(operator: CenteredGram, state: KrylovState) -> KrylovState:
     """One pass: the block joins the basis, what its image has outside becomes the next block."""
     m, b = state.basis.shape[1], state.block.shape[1]
     image = operator.matmat(state.block)
@@ -220,8 +214,14 @@ def _restart(state: KrylovState, kept: int) -> KrylovState:
     )
 
 
-def _result(state: KrylovState, values: Vector, vectors: Matrix, residuals: Vector, k: int) -> EigenResult:
-    found, columns = canonical(values[:k], state.basis @ vectors[:, :k])
+def _result(state: KrylovState, k: int, max_vectors: int) -> EigenResult:
+    values, coordinates, residuals = state.ritz()
+    projected = state.coupling @ coordinates
+    # beside the wanted pairs, those that are nearly as good: what is left without them has smaller eigenvalues
+    spread = np.sqrt(np.cumsum(np.square(residuals)))
+    p = max(k, min(int((spread <= SMALL_SPREAD * values[k - 1]).sum()), max_vectors))
+    vectors = state.basis @ coordinates[:, :p]
+    found, columns = canonical(values[:k], vectors[:, :k])
     return EigenResult(
         eigenvalues=found,
         eigenvectors=columns,
@@ -231,5 +231,6 @@ def _result(state: KrylovState, values: Vector, vectors: Matrix, residuals: Vect
         residual_norms=residuals[:k],
         rounding=state.rounding,
         ritz_values=values,
-        ritz_residuals=residuals,
+        ritz_gram=projected.T @ projected,
+        ritz_vectors=vectors,
     )

@@ -30,10 +30,12 @@ class EigenResult:
         ‖Av − λv‖ where the method knows them without another pass.
     rounding : float
         Size of the rounding in the products behind `residual_norms`.
-    ritz_values : ndarray of shape (≥ k,), float64, or None
-        All approximate eigenvalues that the method has, descending.
-    ritz_residuals : ndarray, float64, or None
-        Their residual norms.
+    ritz_values : ndarray of shape (m,), float64, or None
+        All m ≥ k approximate eigenvalues that the method has, descending.
+    ritz_gram : ndarray of shape (m, m), float64, or None
+        Inner products of their residuals, RᵀR.
+    ritz_vectors : ndarray of shape (n_samples, p), float64, or None
+        The first p ≥ k Ritz vectors, orthonormal: those whose residuals are small together.
     """
 
     eigenvalues: NDArray[np.float64]
@@ -44,7 +46,8 @@ class EigenResult:
     residual_norms: NDArray[np.float64] | None = None
     rounding: float = 0.0
     ritz_values: NDArray[np.float64] | None = None
-    ritz_residuals: NDArray[np.float64] | None = None
+    ritz_gram: NDArray[np.float64] | None = None
+    ritz_vectors: NDArray[np.float64] | None = None
 
 
 def canonical(

@@ -67,9 +67,9 @@ class SourceConfig(_Section):
 
 
 class KernelConfig(_Section):
-    """The kernel function, in scikit-learn's names."""
+    """The kernel function, in scikit-learn's names; matern12, matern32 and matern52 are Matérn of ν = 1/2, 3/2, 5/2."""
 
-    name: Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"] = "rbf"
+    name: Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine", "matern12", "matern32", "matern52"] = "rbf"
     gamma: Annotated[float, Field(ge=0)] | Literal["scale"] | None = None
     degree: float = Field(default=3, ge=0)
     coef0: float = 1
@@ -78,8 +78,10 @@ class KernelConfig(_Section):
 class SolverConfig(_Section):
     """The eigensolver."""
 
-    name: Literal["auto", "dense", "arpack", "block_krylov"] = "auto"
-    tol: float | None = Field(default=None, ge=0, description="Relative residual (block_krylov) or ARPACK's tolerance.")
+    name: Literal["auto", "dense", "arpack", "block_krylov", "power"] = "auto"
+    tol: float | None = Field(
+        default=None, ge=0, description="Relative residual (block_krylov, power) or ARPACK's tolerance."
+    )
     max_passes: int | None = Field(default=None, ge=1)
 
 
@@ -129,6 +131,9 @@ class Config(_Section):
     tile_rows: int | None = Field(default=None, ge=1)
     solver: SolverConfig = SolverConfig()
     indefinite: Literal["error", "clip"] = "error"
+    on_failure: Literal["error", "return"] = Field(
+        default="error", description="A solve that gives up is an error, or is published with complete=false."
+    )
     seed: int = Field(default=0, ge=0)
     cluster: ClusterConfig = ClusterConfig()
     budget: BudgetConfig = BudgetConfig()

@@ -74,6 +74,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: Plan) -> str:
         "tile_rows": plan.tile_rows,
         "tiles_per_task": plan.tiles_per_task,
         "indefinite": config.indefinite,
+        "on_failure": config.on_failure,
         "seed": config.seed,
         "algorithm": ALGORITHM_VERSION,
     }

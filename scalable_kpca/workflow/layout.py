@@ -6,7 +6,8 @@
     OUT/latest.json             the run that is in force; replaced atomically, last
     OUT/runs/<fingerprint>/     immutable once COMMIT.json exists
        plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
-                                                   that rows and labels are whole, and whose they are
+       journal/                                    that rows and labels are whole, and whose they are; the journal
+                                                   holds the passes that a killed solve replays
        model/ embedding/ metrics.json run.json     results
        COMMIT.json              list of results with size and digest
 """
@@ -27,7 +28,7 @@ RESULTS = ("model", "embedding", "metrics.json", "run.json")
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
-_PIECES = (*RESULTS, "COMMIT.json", "plan.json", "rows.zarr", "labels", "gram.zarr")
+_PIECES = (*RESULTS, "COMMIT.json", "plan.json", "rows.zarr", "labels", "gram.zarr", "journal")
 _PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "labels/KEY.json", "model/model.json")
 WRITES = ("LOCK", "latest.json", "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 

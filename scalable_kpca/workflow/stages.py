@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from scalable_kpca.checkpoint import clear_state
 from scalable_kpca.engine import Engine, Listener, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
-from scalable_kpca.planning import plan
 from scalable_kpca.source import open_source
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.files import write_json
+from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.lock import output_lock
+from scalable_kpca.workflow.planned import plan_job
 from scalable_kpca.workflow.results import write_results
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
 
@@ -50,7 +49,7 @@ class Outcome:
     seconds: float
 
 
-def prepare(config: Config, base: Path) -> Prepared:
+def prepare(config: Config, base: Path, *, calibrate: bool = False) -> Prepared:
     """Open the source, plan the fit and name the run; reads the source's bytes once for their digest.
 
     Parameters
@@ -59,6 +58,8 @@ def prepare(config: Config, base: Path) -> Prepared:
         From `load_config`.
     base : Path
         What relative paths are relative to: the directory of the configuration file.
+    calibrate : bool
+        Whether the machine is measured even for a small job, and again when it has been measured.
 
     Raises
     ------
@@ -77,17 +78,7 @@ def prepare(config: Config, base: Path) -> Prepared:
     if isinstance(k, int) and k > source.n_samples:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
     check_names(source.label_names, k)
-    chosen = plan(
-        source.n_samples,
-        len(source.feature_names),
-        n_components=k,
-        dtype=config.dtype,
-        solver=config.solver.name,
-        gram=config.gram,
-        memory_limit=config.budget.memory,
-        n_jobs=1 if config.cluster.kind == "synchronous" else config.cluster.n_threads,
-        tile_rows=config.tile_rows,
-    )
+    chosen = plan_job(config, source, output, calibrate=calibrate)
     digest = source.fingerprint()
     return Prepared(config, source, chosen, output, digest, run_fingerprint(config, digest, chosen))
 
@@ -139,7 +130,7 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
         write_results(prepared, run, fit, seconds)
         run.commit()
         output.point_to(run)
-        clear_state(run.path / "basis.zarr")
+        remove_tree(run.path / "journal")
     return Outcome(run, "done", fit, seconds)
 
 
@@ -174,7 +165,8 @@ def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine
         max_passes=config.solver.max_passes,
         indefinite=config.indefinite,
         feature_names=prepared.source.feature_names,
-        checkpoint=(run.path / "basis.zarr", prepared.fingerprint),
+        on_failure=config.on_failure,
+        journal=(run.path / "journal", prepared.gram_key(kernel)),
     )
 
 

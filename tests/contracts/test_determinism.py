@@ -92,7 +92,9 @@ def test_tiles_that_are_read_give_the_bits_of_tiles_that_were_just_computed(dtyp
     assert_same_bits(first.model, second.model)
 
 
-@pytest.mark.parametrize("kernel", ["linear", "poly", "sigmoid", "laplacian", "cosine"])
+@pytest.mark.parametrize(
+    "kernel", ["linear", "poly", "sigmoid", "laplacian", "cosine", "matern12", "matern32", "matern52"]
+)
 def test_every_kernel_gives_the_same_bits_on_threads(kernel):
     chosen = {"n_components": 4, "tile_rows": TILE_ROWS, "indefinite": "clip"}
     reference, threaded = fit(X, kernel, **chosen), fit(X, kernel, scheduler="threads", **chosen)

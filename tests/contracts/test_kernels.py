@@ -1,6 +1,7 @@
 """What every kernel must do, and that every way to evaluate one gives the same numbers."""
 
 import json
+import math
 import pickle
 
 import dask.array as da
@@ -9,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.gram import StoredGram
 from scalable_kpca.kernels import (
+    FLOAT32_GOOD,
     KERNELS,
     RBF,
     TileStrips,
@@ -32,7 +36,11 @@ PARAMETERS = {
     "sigmoid": [{}, {"gamma": 0.2, "coef0": -0.5}],
     "laplacian": [{}, {"gamma": 0.7}],
     "cosine": [{}],
+    "matern12": [{}, {"gamma": 0.7}],
+    "matern32": [{}, {"gamma": 0.7}, {"gamma": 0.0}],
+    "matern52": [{}, {"gamma": 0.7}],
 }
+SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 CASES = [(name, parameters) for name, choices in PARAMETERS.items() for parameters in choices]
 N_FEATURES = 6
 
@@ -43,6 +51,15 @@ X[5] = 0  # cosine has no direction here
 
 def resolved(name, parameters, n_features=N_FEATURES):
     return resolve_kernel(name, n_features=n_features, **parameters)
+
+
+def reference(name, parameters, X, Y):
+    """scikit-learn's values of the same kernel; its Matérn kernels are Gaussian processes', with a length scale."""
+    if name not in SMOOTHNESS:
+        return pairwise_kernels(X, Y, metric=name, **parameters)
+    gamma = parameters.get("gamma", 1 / N_FEATURES)
+    length_scale = 1 / math.sqrt(2 * gamma) if gamma > 0 else math.inf
+    return Matern(length_scale, nu=SMOOTHNESS[name])(X, Y)
 
 
 def size(kernel, *rows):
@@ -65,7 +82,7 @@ def test_every_kernel_is_in_the_contract():
 @pytest.mark.parametrize(("name", "parameters"), CASES)
 def test_block_agrees_with_scikit_learn(name, parameters):
     kernel = resolved(name, parameters)
-    expected = pairwise_kernels(X, Y, metric=name, **parameters)
+    expected = reference(name, parameters, X, Y)
     np.testing.assert_allclose(kernel_block(kernel, X, Y), expected, rtol=0, atol=tolerance(kernel, X, Y))
 
 
@@ -74,7 +91,7 @@ def test_diagonal_of_a_diagonal_block_is_exactly_the_kernel_of_a_row_with_itself
     kernel = resolved(name, parameters)
     block = kernel_block(kernel, X, X, diagonal=True)
     np.testing.assert_array_equal(np.diag(block), kernel.diagonal(X))
-    expected = np.diag(pairwise_kernels(X, X, metric=name, **parameters))
+    expected = np.diag(reference(name, parameters, X, X))
     np.testing.assert_allclose(kernel.diagonal(X), expected, rtol=0, atol=tolerance(kernel, X))
     without = kernel_block(kernel, X, X)
     off_diagonal = ~np.eye(len(X), dtype=bool)
@@ -279,6 +296,81 @@ def test_rbf_of_close_rows_far_from_the_origin_is_exact_to_rounding(offset, dtyp
     np.testing.assert_allclose(kernel_block(kernel, left, right, dtype=dtype), np.exp(-0.25), rtol=np.finfo(dtype).eps)
 
 
+def from_differences(name, gamma, left, right):
+    """Kernels of a distance by their textbook formulas, from differences of coordinates in float64."""
+    u = 2 * np.sqrt(SMOOTHNESS.get(name, 1) * gamma) * cdist(left, right)
+    return {
+        "rbf": lambda: np.exp(-gamma * cdist(left, right, "sqeuclidean")),
+        "matern12": lambda: np.exp(-u),
+        "matern32": lambda: (1 + u) * np.exp(-u),
+        "matern52": lambda: (1 + u + u**2 / 3) * np.exp(-u),
+    }[name]()
+
+
+def rows_with(*, offset=0.0, outlier=0.0):
+    """Standard normal rows, some of them twice, some again 1e-9 and 1e-5 away, all moved, and one moved far."""
+    rows = np.random.default_rng(3).standard_normal((40, N_FEATURES))
+    rows[10:15], rows[15:20], rows[20:25] = rows[:5], rows[:5] + 1e-9, rows[:5] + 1e-5
+    rows[39, 0] += outlier
+    return rows + offset
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["rbf", *SMOOTHNESS])
+@pytest.mark.parametrize(
+    "rows",
+    [rows_with(), rows_with(offset=1e6), rows_with(outlier=1e4), rows_with(outlier=1e8, offset=1e6)],
+    ids=["near", "offset", "outlier", "outlier-offset"],
+)
+def test_kernel_of_a_distance_is_as_exact_as_it_says_for_equal_near_and_far_rows(name, rows, dtype):
+    kernel = resolved(name, {"gamma": 0.2})
+    exact = from_differences(name, 0.2, rows, rows)
+    for diagonal in (False, True):
+        strips = TileStrips(kernel, rows, rows, diagonal=diagonal, dtype=dtype)
+        block = kernel_block(kernel, rows, rows, diagonal=diagonal, dtype=dtype)
+        # to first order: the second one adds eps² at most, the reference its own few eps
+        assert np.abs(block - exact).max() <= strips.error + 4 * EPS
+        assert strips.error <= {"float64": 1e-12, "float32": FLOAT32_GOOD}[dtype]
+    np.testing.assert_array_equal(np.diag(block), 1)
+    assert block.max() <= 1
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern32", "matern52"])
+def test_rows_far_from_the_origin_are_folded_like_rows_near_it(name):
+    # from differences they would be as exact, but some five times slower
+    kernel = resolved(name, {"gamma": 0.2})
+    far, near = (TileStrips(kernel, rows, rows).error for rows in (rows_with(offset=1e6), rows_with()))
+    assert far == pytest.approx(near, rel=1e-6)
+    assert near > TileStrips(kernel.direct(), X, X).error
+
+
+def test_matern_12_tells_rows_apart_that_are_1e9_times_closer_than_they_are_long():
+    # a distance from squared norms is rounded to 0 or to 2e-8 here
+    rows = rows_with()
+    block = kernel_block(resolved("matern12", {"gamma": 0.5}), rows[:5], rows[15:20])
+    np.testing.assert_allclose(1 - np.diag(block), 1e-9 * np.sqrt(N_FEATURES), rtol=0, atol=8 * EPS)
+
+
+def test_matern_comes_closer_to_rbf_of_the_same_gamma_the_smoother_it_is():
+    gamma = 0.3
+    rbf = kernel_block(resolved("rbf", {"gamma": gamma}), X, Y)
+    limit = Matern(1 / math.sqrt(2 * gamma), nu=math.inf)(X, Y)
+    np.testing.assert_allclose(rbf, limit, rtol=0, atol=tolerance(RBF(gamma), X, Y))
+    away = [np.abs(kernel_block(resolved(name, {"gamma": gamma}), X, Y) - rbf).max() for name in SMOOTHNESS]
+    # O(1/ν): between the third and the limit lies less than a tenth
+    assert away[0] > away[1] > away[2]
+    assert away[2] < 0.1
+
+
+@pytest.mark.parametrize("name", ["rbf", "laplacian", *SMOOTHNESS])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_rows_too_far_apart_for_their_squares_have_nothing_in_common(name, dtype):
+    left, right = np.array([[1e200, 0.0], [0.0, 0.0]]), np.array([[-1e200, 0.0], [0.0, 0.0]])
+    with np.errstate(over="ignore"):
+        block = kernel_block(resolved(name, {"gamma": 1.0}), left, right, dtype=dtype)
+    np.testing.assert_array_equal(block, [[0, 0], [0, 1]])
+
+
 # widths and offsets at which a wrong formula shows and a right one has digits to spare
 MATRICES = st.integers(1, 5).flatmap(
     lambda d: st.tuples(st.integers(1, 12), st.just(d)).flatmap(
@@ -317,7 +409,7 @@ def test_positive_semidefinite_kernel_is_bounded_by_its_diagonal_and_has_no_nega
 
 
 @settings(max_examples=50, deadline=None)
-@given(MATRICES, st.integers(-(2**24), 2**24), st.sampled_from(["rbf", "laplacian"]))
+@given(MATRICES, st.integers(-(2**24), 2**24), st.sampled_from(["rbf", "laplacian", *SMOOTHNESS]))
 def test_distance_kernels_do_not_change_when_all_rows_are_shifted(rows, offset, name):
     # multiples of 1/16 are exact beside 2²⁴, so that the shifted rows are the same points
     kernel = resolved(name, {"gamma": 0.3}, n_features=rows.shape[1])

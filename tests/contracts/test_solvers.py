@@ -1,11 +1,9 @@
-"""What every eigensolver must do, on spectra that are known by construction."""
-
-from contextlib import contextmanager
+"""The operator, what is particular to each eigensolver, and certificates, on spectra known by construction."""
 
 import numpy as np
 import pytest
 
-from scalable_kpca.certificate import GramScale, certify
+from scalable_kpca.certificate import GramScale, certificate_of, examine, residual_bounds
 from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import (
@@ -15,107 +13,22 @@ from scalable_kpca.solvers import (
     solve_arpack,
     solve_block_krylov,
     solve_dense,
+    solve_power,
+)
+from tests.contracts.spectra import (
+    HOMES,
+    SPECTRA,
+    TILE_ROWS,
+    TOL,
+    N,
+    operator_of,
+    rows_with_spectrum,
+    solve_by_power,
+    solve_krylov,
 )
 from tests.support import EPS, centred, fit, gram_of, rounding
 
-
-def solve_krylov(operator, k, seed=0, **options):
-    """Block Krylov from a random block, to the rounding of the products."""
-    n = operator.shape[0]
-    start = np.random.default_rng(seed).standard_normal((n, min(k + 6, n)))
-    options = {"tol": 1e-13, "max_basis": 10 * n, "seed": seed, **options}
-    return solve_block_krylov(operator, start, lambda *_: k, **options)
-
-
-SOLVERS = {"dense": solve_dense, "arpack": solve_arpack, "block_krylov": solve_krylov}
-HOMES = ["memory", "zarr"]
-N, TILE_ROWS = 47, 12
-
-SPECTRA = {
-    "decaying": 0.5 ** np.arange(20),
-    "slow": 1 / np.arange(1, 41),
-    "gap": np.r_[[100.0, 50, 25], np.full(30, 1e-3)],
-    "tight cluster": np.r_[1 - 1e-4 * np.arange(6), np.linspace(0.9, 0.1, 30)],
-    "equal pairs": np.repeat([4.0, 3, 2, 1], 2),
-    "flat": np.ones(46),
-    "rank one": np.array([7.0]),
-    "many scales": 10.0 ** -np.arange(14),
-}
-
-
-def rows_with_spectrum(spectrum, seed=0):
-    """Rows whose centred linear Gram matrix has this spectrum: U√Λ for orthonormal U beside the ones."""
-    rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(np.column_stack([np.ones(N), rng.standard_normal((N, len(spectrum)))]))[0]
-    return basis[:, 1:] * np.sqrt(spectrum)
-
-
-@contextmanager
-def operator_of(X, kernel="linear", **options):
-    with gram_of(X, kernel, tile_rows=TILE_ROWS, **options) as gram:
-        built = gram.build()
-        yield CenteredGram(gram, built)
-
-
-def solve(solver, operator, k):
-    return SOLVERS[solver](operator, k)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", SPECTRA)
-@pytest.mark.parametrize("k", [1, 4, 6])
-def test_eigenvalues_are_those_that_the_rows_were_made_of(solver, name, k):
-    X = rows_with_spectrum(SPECTRA[name])
-    expected = np.r_[SPECTRA[name], np.zeros(N)][:k]
-    with operator_of(X) as operator:
-        result = solve(solver, operator, k)
-    np.testing.assert_allclose(result.eigenvalues, expected, rtol=0, atol=rounding(X @ X.T))
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("seed", range(3))
-def test_no_member_of_a_tight_cluster_is_missed(solver, seed):
-    # where a loosened ARPACK tolerance returns eigenvalues from below the cluster and calls them converged
-    spectrum = np.r_[1 - 1e-5 * np.arange(6), 1 - 1e-2 * np.arange(1, 20), np.full(20, 0.5)]
-    X = rows_with_spectrum(spectrum, seed)
-    with operator_of(X) as operator:
-        result = SOLVERS[solver](operator, 5, **({} if solver == "dense" else {"seed": seed}))
-    np.testing.assert_allclose(result.eigenvalues, spectrum[:5], rtol=0, atol=rounding(X @ X.T))
-
-
-# ARPACK makes some forty passes, which a disk makes slow: one spectrum is enough there
-IDENTITIES = [
-    *(("dense", home, name) for home in HOMES for name in SPECTRA),
-    *(("arpack", "memory", name) for name in SPECTRA),
-    ("arpack", "zarr", "decaying"),
-    *(("block_krylov", home, name) for home in HOMES for name in SPECTRA),
-]
-
-
-@pytest.mark.parametrize(("solver", "home", "name"), IDENTITIES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_result_satisfies_the_identities_of_eigenpairs(solver, home, name, dtype, tmp_path):
-    X = rows_with_spectrum(SPECTRA[name])
-    with operator_of(X, gram=home, dtype=dtype, workdir=tmp_path) as operator:
-        result = solve(solver, operator, 3)
-        K = operator.to_dense()
-        residuals = operator.matmat(result.eigenvectors) - result.eigenvectors * result.eigenvalues
-    V, error = result.eigenvectors, rounding(X @ X.T)
-    assert V.shape == (N, 3)
-    assert V.dtype == result.eigenvalues.dtype == np.float64
-    assert (np.diff(result.eigenvalues) <= 0).all()
-    np.testing.assert_allclose(V.T @ V, np.eye(3), rtol=0, atol=N * EPS * 10)
-    if solver != "dense":
-        # each restart rotates the Lanczos basis and adds a rounding to it; one restart is at most 17 products
-        error *= 1 + result.n_passes // 17
-        error += 1e-13 * SPECTRA[name][0] if solver == "block_krylov" else 0.0  # the tolerance it was given
-    assert np.linalg.norm(residuals, axis=0).max() <= error
-    np.testing.assert_allclose(V.T @ K @ V, np.diag(result.eigenvalues), rtol=0, atol=error)
-    # K̃1 = 0, so that a vector with eigenvalue λ > 0 is orthogonal to the ones
-    sums = np.abs(V.sum(axis=0)) * result.eigenvalues
-    assert (sums <= 2 * np.sqrt(N) * error).all()
-    largest = np.abs(V).argmax(axis=0)
-    assert (V[largest, np.arange(3)] > 0).all()
+SOLVERS = ["dense", "arpack", "block_krylov"]  # those that reach the rounding of the products
 
 
 @pytest.mark.parametrize("home", HOMES)
@@ -209,11 +122,93 @@ def test_pass_limit_is_kept_and_the_error_names_the_remedy(max_passes):
     assert operator.n_passes <= max_passes
 
 
+@pytest.mark.parametrize("deflation", [False, True])
+def test_power_on_the_rows_and_on_their_transpose_finds_the_singular_values_of_seed_003(deflation):
+    # rows and columns with mean zero, so that centring changes neither XXᵀ nor XᵀX
+    spectrum, tol = 2.0 ** -np.arange(6), TOL["power"]
+    W = rows_with_spectrum(np.ones(6), seed=1, n_samples=9)
+    X = rows_with_spectrum(spectrum) @ W.T
+    results = []
+    for rows in (X, X.T.copy()):
+        with operator_of(rows) as operator:
+            results.append(solve_by_power(operator, 6, deflation=deflation))
+    residual, rng = X.copy(), np.random.default_rng(0)
+    for j in range(6):
+        y = rng.standard_normal(9)
+        for _ in range(60):  # the ratio of neighbours is 1/2: to rounding
+            y = residual.T @ (residual @ y)
+            y /= np.linalg.norm(y)
+        s = np.linalg.norm(residual @ y)
+        residual -= np.outer(residual @ y, y)
+        u, v = (result.eigenvectors[:, j] for result in results)
+        for result in results:
+            assert abs(result.eigenvalues[j] - s**2) <= tol + rounding(X @ X.T)
+        # ‖X'u − s v‖ is as small as the residuals, beside the gap to the next eigenvalue, which is λ/2
+        assert abs(abs(u @ X @ v) - s) <= 4 * np.sqrt(6) * tol / s
+
+
+def rows_on_a_circle():
+    theta = 2 * np.pi * np.arange(N) / N
+    return np.column_stack([np.cos(theta), np.sin(theta)])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameters", "deflation"),
+    [
+        # (xᵀy − ½)² on a circle has 11.75 twice and −23.5 twice, and nothing else
+        ("poly", {"gamma": 1.0, "degree": 2, "coef0": -0.5}, False),
+        ("poly", {"gamma": 1.0, "degree": 2, "coef0": -0.5}, True),
+        ("sigmoid", {"gamma": 2.0, "coef0": -1.0}, False),
+    ],
+)
+def test_power_finds_the_largest_eigenvalues_and_not_the_most_negative_ones(kernel, parameters, deflation):
+    X = rows_on_a_circle() if kernel == "poly" else np.random.default_rng(0).standard_normal((N, 3))
+    with operator_of(X, kernel, **parameters) as operator:
+        spectrum = np.linalg.eigvalsh(operator.to_dense())[::-1]
+        result = solve_by_power(operator, 4, tol=1e-8, deflation=deflation)
+    assert spectrum[-1] < -0.1 * spectrum[0]
+    accepted = np.sqrt(4) * 1e-8 * spectrum[0] + N * EPS * np.abs(spectrum).sum()
+    np.testing.assert_allclose(result.eigenvalues, spectrum[:4], rtol=0, atol=accepted)
+
+
+def test_power_leaves_a_start_block_of_the_most_negative_eigenvectors():
+    # exact eigenvectors, with residuals zero, and the wrong ones
+    with operator_of(rows_on_a_circle(), "poly", gamma=1.0, degree=2, coef0=-0.5) as operator:
+        lowest = np.linalg.eigh(operator.to_dense())[1][:, :2]
+        result = solve_power(operator, lowest, 2, tol=1e-8)
+    np.testing.assert_allclose(result.eigenvalues, [11.75, 11.75], rtol=0, atol=2 * 1e-8 * 11.75)
+
+
+@pytest.mark.parametrize("deflation", [False, True])
+def test_power_at_tolerance_zero_stops_at_the_rounding_of_the_products(deflation):
+    X = rows_with_spectrum(SPECTRA["decaying"])
+    with operator_of(X) as operator:
+        result = solve_by_power(operator, 3, tol=0.0, deflation=deflation)
+    np.testing.assert_allclose(result.eigenvalues, SPECTRA["decaying"][:3], rtol=0, atol=rounding(X @ X.T))
+    with operator_of(np.full((N, 3), 0.1), "rbf", gamma=1.0) as operator:  # K̃ is zero to rounding
+        result = solve_by_power(operator, 3, tol=0.0, deflation=deflation)
+    np.testing.assert_allclose(result.eigenvalues, np.zeros(3), rtol=0, atol=rounding(np.ones((N, N))))
+
+
+def test_power_is_given_up_between_two_vectors_with_those_that_were_found():
+    X = rows_with_spectrum(SPECTRA["flat"])
+    with operator_of(X) as operator, pytest.raises(NotConvergedError, match="with 2 of 4 components") as caught:
+        solve_by_power(operator, 4, max_passes=2, deflation=True)
+    np.testing.assert_allclose(caught.value.result.eigenvalues, [1, 1], rtol=0, atol=rounding(X @ X.T))
+
+
+@pytest.mark.parametrize("width", [0, 1, 3])
+def test_power_completes_a_start_block_that_is_too_narrow(width):
+    X = rows_with_spectrum(SPECTRA["decaying"])
+    with operator_of(X) as operator:
+        result = solve_power(operator, np.zeros((N, width)), 3, tol=1e-8, seed=1)
+    np.testing.assert_allclose(result.eigenvalues, SPECTRA["decaying"][:3], rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize("negative", [-1e-3, -0.5, -3.0])
 def test_lowest_eigenvalue_is_found_to_one_per_cent_from_above(negative):
     # k(x, y) = (xᵀy − c)² on a circle has the spectrum n/2·½ twice, and −c·n twice
-    theta = 2 * np.pi * np.arange(N) / N
-    X = np.column_stack([np.cos(theta), np.sin(theta)])
+    X = rows_on_a_circle()
     with operator_of(X, "poly", gamma=1.0, degree=2, coef0=negative) as operator:
         lowest = lowest_eigenvalue(operator)
     slack = rounding((X @ X.T + negative) ** 2)
@@ -234,7 +229,15 @@ def test_canonical_order_is_descending_and_stable():
     np.testing.assert_array_equal(ordered, np.eye(4)[:, [0, 1, 2, 3]])
 
 
-def certificate_of(operator, spectrum, wanted):
+def certify(operator, eigenvalues, eigenvectors, scale, result):
+    """Certificate from norms alone: no pass but for residuals that the solver does not know."""
+    norms, bounds = residual_bounds(operator, eigenvalues, eigenvectors, scale, result)
+    options = {"probe_width": 1, "max_probe_passes": 0, "seed": 0, "positive_semidefinite": True}
+    verdict = examine(operator, eigenvalues, eigenvectors, bounds, scale, result, **options)
+    return certificate_of(eigenvalues, norms, bounds, scale, verdict)
+
+
+def certificate_of_true_pairs(operator, spectrum, wanted):
     """Certificate of some of the true pairs, as an iterative solver might return them."""
     result = solve_dense(operator)
     squared = float(np.square(spectrum).sum())
@@ -257,7 +260,7 @@ def test_set_with_a_larger_eigenvalue_missed_is_never_called_complete(name, miss
     spectrum = SPECTRA[name]
     wanted = [j for j in range(4) if j != missed]
     with operator_of(rows_with_spectrum(spectrum)) as operator:
-        certificate = certificate_of(operator, spectrum, wanted)
+        certificate = certificate_of_true_pairs(operator, spectrum, wanted)
     assert not certificate.complete
     assert "not proven" in certificate.completeness
 
@@ -268,29 +271,28 @@ def test_set_with_a_larger_eigenvalue_missed_is_never_called_complete(name, miss
 def test_leading_set_is_complete_exactly_when_the_frobenius_norm_leaves_no_room(name, complete):
     spectrum = SPECTRA[name]
     with operator_of(rows_with_spectrum(spectrum)) as operator:
-        certificate = certificate_of(operator, spectrum, [0, 1, 2])
+        certificate = certificate_of_true_pairs(operator, spectrum, [0, 1, 2])
     assert certificate.complete is complete
     assert complete == (np.sqrt(np.square(spectrum[3:]).sum()) < spectrum[2])
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", [*SOLVERS, "power"])
 @pytest.mark.parametrize("name", SPECTRA)
-def test_fit_is_called_complete_by_the_dense_solver_always_and_by_others_when_proven(solver, name):
+def test_fit_is_called_complete_with_every_solver_and_for_certain_when_the_norm_leaves_no_room(solver, name):
     spectrum = SPECTRA[name]
     X = rows_with_spectrum(spectrum)
     certificate = fit(X, "linear", n_components=3, solver=solver, tile_rows=TILE_ROWS).model.certificate
     left = np.sqrt(np.square(spectrum[3:]).sum())
     smallest = np.r_[spectrum, 0, 0][2]
-    if solver == "block_krylov":
-        # its other Ritz values leave less room, and these small spectra are nearly exhausted
-        assert certificate.complete or name in ("flat", "rank one")
-        np.testing.assert_allclose(
-            certificate.explained_variance_ratio * spectrum.sum(), np.r_[spectrum, 0, 0][:3], atol=1e-8
-        )
-    else:
-        assert certificate.complete is (solver == "dense" or bool(left < smallest))
+    assert certificate.complete
+    if solver in ("dense", "arpack"):
+        # the others have further Ritz values, which leave less room
+        assert (certificate.failure_probability == 0) is (solver == "dense" or bool(left < smallest))
+    np.testing.assert_allclose(
+        certificate.explained_variance_ratio * spectrum.sum(), np.r_[spectrum, 0, 0][:3], atol=1e-8
+    )
     assert (certificate.residual_norms <= certificate.eigenvalue_bounds).all()
-    accepted = 1e-9 * spectrum[0] if solver == "block_krylov" else 0.0  # its default tolerance in float64
+    accepted = 1e-9 * spectrum[0] if solver in ("block_krylov", "power") else 0.0  # its default tolerance in float64
     assert (certificate.residual_norms <= accepted + rounding(X @ X.T)).all()
     squared = np.square(spectrum).sum()
     assert abs(certificate.squared_norm - squared) <= N**2 * EPS * squared
@@ -316,20 +318,8 @@ def test_thick_restarts_change_the_memory_and_not_the_answer(name):
     np.testing.assert_allclose(result.eigenvalues, SPECTRA[name][:3], rtol=0, atol=1e-9 * SPECTRA[name][0])
 
 
-def test_interrupted_solve_goes_on_from_its_state_with_the_same_bits_and_repeats_no_pass():
-    X = rows_with_spectrum(SPECTRA["slow"])
-    states = []
-    with operator_of(X) as operator:
-        whole = solve_krylov(operator, 3, tol=1e-10, checkpoint=states.append)
-    with operator_of(X) as operator:
-        resumed = solve_krylov(operator, 3, tol=1e-10, state=states[1])
-        assert operator.n_passes == whole.n_passes - 2
-    np.testing.assert_array_equal(resumed.eigenvalues, whole.eigenvalues)
-    np.testing.assert_array_equal(resumed.eigenvectors, whole.eigenvectors)
-    assert resumed.n_passes == whole.n_passes
-
-
-def test_random_columns_beside_a_blind_start_find_what_it_cannot_see():
+@pytest.mark.parametrize("method", ["block_krylov", "power", "power with deflation"])
+def test_random_columns_beside_a_blind_start_find_what_it_cannot_see(method):
     # a start block in the span of the trailing eigenvectors alone would never find the leading ones
     spectrum = np.r_[[5.0, 4, 3], np.linspace(1, 0.5, 30)]
     X = rows_with_spectrum(spectrum)
@@ -337,7 +327,10 @@ def test_random_columns_beside_a_blind_start_find_what_it_cannot_see():
         vectors = solve_dense(operator, 33).eigenvectors
         random = np.random.default_rng(0).standard_normal((N, 4)) / np.sqrt(N)
         start = np.column_stack([vectors[:, 10:16], random])
-        result = solve_block_krylov(operator, start, lambda *_: 3, tol=1e-11, max_basis=1000)
+        if method == "block_krylov":
+            result = solve_block_krylov(operator, start, lambda *_: 3, tol=1e-11, max_basis=1000)
+        else:
+            result = solve_power(operator, start, 3, tol=1e-11, max_passes=500, deflation="deflation" in method)
     np.testing.assert_allclose(result.eigenvalues, spectrum[:3], rtol=0, atol=1e-10)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.decomposition import KernelPCA as Reference
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics.pairwise import laplacian_kernel, pairwise_kernels
 
 from scalable_kpca.errors import InvalidInputError
@@ -19,7 +20,13 @@ KERNELS = {
     "sigmoid": {"gamma": 0.15, "coef0": 0.2},
     "laplacian": {"gamma": 0.15},
     "cosine": {},
+    "matern12": {"gamma": 0.1},
+    "matern32": {"gamma": 0.1},
+    "matern52": {"gamma": 0.1},
 }
+SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
+# scikit-learn's KernelPCA does not know these by name
+UNNAMED = {"laplacian", *SMOOTHNESS}
 # n = tiles · tile_rows + rest; n = 1 has a test of its own
 SIZES = {"2": (0, 2), "3": (0, 3), "tile-1": (1, -1), "tile": (1, 0), "tile+1": (1, 1), "3tile+7": (3, 7)}
 # DESIGN: what the fit promises, relative to λ₁
@@ -38,14 +45,17 @@ def rows_of_size(size, tile_rows):
 def reference_gram(kernel, X, Y=None):
     if kernel == "laplacian":
         return laplacian_kernel(X, Y, **KERNELS[kernel])
+    if kernel in SMOOTHNESS:
+        # γ = 1/(2ℓ²), as for RBF
+        return Matern(1 / np.sqrt(2 * KERNELS[kernel]["gamma"]), nu=SMOOTHNESS[kernel])(X, Y)
     return pairwise_kernels(X, Y, metric=kernel, **KERNELS[kernel])
 
 
 def reference_fit(kernel, X, n_components):
-    """scikit-learn on its own kernel values; laplacian is the one kernel that it does not know by name."""
-    name = "precomputed" if kernel == "laplacian" else kernel
+    """scikit-learn on its own kernel values."""
+    name = "precomputed" if kernel in UNNAMED else kernel
     model = Reference(n_components, kernel=name, eigen_solver="dense", **KERNELS[kernel])
-    return model.fit(reference_gram(kernel, X) if kernel == "laplacian" else X)
+    return model.fit(reference_gram(kernel, X) if kernel in UNNAMED else X)
 
 
 def spectrum(kernel, X):
@@ -77,7 +87,7 @@ def check_against_reference(X, kernel, *, solver, dtype, k, **options):
     assert (scores <= allowed[separated]).all()
 
     new = np.random.default_rng(8).standard_normal((4, 5))
-    given = reference_gram(kernel, new, X) if kernel == "laplacian" else new
+    given = reference_gram(kernel, new, X) if kernel in UNNAMED else new
     difference = np.abs(project(model, new) - signs * reference.transform(given))[:, separated]
     # K̃(t, X)α is bounded by ‖K̃(t, X)‖/√λ times the turn of v
     lengths = np.linalg.norm(reference_gram(kernel, new, X), axis=1)[:, None]
@@ -256,7 +266,7 @@ def test_repeating_every_row_doubles_the_spectrum_and_repeats_the_scores(kernel,
     assert (np.abs(scores[:16] - signs * once.training_scores) <= allowed).all()
 
 
-@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "laplacian", "cosine"])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "laplacian", "cosine", *SMOOTHNESS])
 @pytest.mark.parametrize("n_components", [None, 31])
 def test_ratios_of_all_components_add_up_to_one(kernel, n_components):
     X = rows_of(31)
@@ -323,7 +333,7 @@ def test_largest_entry_of_every_eigenvector_is_positive(kernel, solver):
     assert (model.eigenvectors[largest, np.arange(4)] > 0).all()
 
 
-@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "laplacian", "cosine"])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "laplacian", "cosine", *SMOOTHNESS])
 @pytest.mark.parametrize("fraction", [0.01, 0.5, 0.9, 0.95, 0.999])
 def test_fraction_gives_the_smallest_number_of_components_that_reaches_it(kernel, fraction):
     X = rows_of(31)
@@ -334,7 +344,8 @@ def test_fraction_gives_the_smallest_number_of_components_that_reaches_it(kernel
 
 
 @pytest.mark.parametrize(
-    ("kernel", "rank"), [("linear", 5), ("cosine", 5), ("poly", 22), ("rbf", 22), ("laplacian", 22)]
+    ("kernel", "rank"),
+    [("linear", 5), ("cosine", 5), *((name, 22) for name in ("poly", "rbf", "laplacian", *SMOOTHNESS))],
 )
 def test_none_gives_every_component_that_is_not_zero(kernel, rank):
     # 23 different rows and 8 repeated ones: centring and each repetition take one from the rank

@@ -40,6 +40,12 @@ class Tiling:
         last = n - whole * t
         return whole * t * n - t * t * (whole * (whole - 1) // 2) + last * last
 
+    def n_tasks(self, width: int) -> int:
+        """Runs of at most `width` tiles over all block rows: what one pass schedules."""
+        whole, rest = divmod(self.n_blocks, width)
+        # block rows have 1, 2, …, n_blocks tiles: `width` of them take one run, `width` two, …, the longest `rest` more
+        return width * whole * (whole + 1) // 2 + rest * (whole + 1)
+
     def block(self, i: int) -> slice[int, int, None]:
         """Rows of block i."""
         start = i * self.tile_rows

@@ -1,0 +1,117 @@
+"""Plans for this machine, and the identity of the tiles that a plan makes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from scalable_kpca.kernels import Kernel
+from scalable_kpca.machine import resolve_memory_limit, resolve_threads
+from scalable_kpca.planning.calibration import machine_rates
+from scalable_kpca.tiling import Plan, plan_exact
+
+__all__ = ["ALGORITHM_VERSION", "gram_fingerprint", "plan"]
+
+ALGORITHM_VERSION = 2  # raised whenever the same plan would give other bits
+
+LARGE_SECONDS = 60  # by the rates at hand: from there on seconds of measuring are worth it
+GUESS = "seconds are a guess: this machine is not calibrated, `skpca plan CONFIG --calibrate` measures it"
+
+
+def plan(
+    n_samples: int,
+    n_features: int,
+    *,
+    n_components: int | float | None = 10,
+    kernel: str = "rbf",
+    memory_limit: int | str | None = None,
+    n_jobs: int | None = None,
+    directory: str | Path | None = None,
+    calibrate: Literal["never", "large", "always"] = "never",
+    **choices: Any,
+) -> Plan:
+    """Plan of an exact fit on this machine: what it will do and how much time, memory and disk that takes.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of the training rows.
+    n_components : int, float or None
+        As in `KernelPCA`.
+    kernel : str
+        Name: an exponential costs more than a product, and a city-block distance more than both.
+    memory_limit : int or str, optional
+        Bytes, or text such as ``"700MiB"``; 60 % of the available memory by default.
+    n_jobs : int, optional
+        Threads; all processors by default.
+    directory : path, optional
+        Where tiles would be stored: its disk has a speed.
+    calibrate : {"never", "large", "always"}
+        Whether the machine is measured, which takes a few seconds: not at all; when the fit takes more than a minute
+        and rates are missing; again in any case. What was measured is kept for later plans: see `calibration`.
+    **choices
+        ``dtype``, ``solver``, ``gram``, ``tile_rows``, … as in `tiling.plan_exact`.
+
+    Returns
+    -------
+    Plan
+        The same solver, dtype, tiles and tasks whatever was measured; home and seconds are by the rates.
+
+    Raises
+    ------
+    MemoryLimitError
+        Naming the smallest limit that works.
+
+    Examples
+    --------
+    >>> chosen = plan(100_000, 64, memory_limit="1GiB", n_jobs=2)
+    >>> chosen.solver, chosen.n_tasks <= 10_000, chosen.peak_memory <= 2**30
+    ('block_krylov', True, True)
+    """
+    choices |= {"memory_limit": resolve_memory_limit(memory_limit), "n_threads": resolve_threads(n_jobs)}
+    found = plan_exact(n_samples, n_features, n_components=n_components, **choices)  # refuses what cannot be
+    rates_of = partial(
+        machine_rates,
+        kernel,
+        found.dtype,
+        n_threads=found.n_threads,
+        directory=None if directory is None else Path(directory),
+    )
+    rates = rates_of()
+    found = plan_exact(n_samples, n_features, n_components=n_components, rates=rates, **choices)
+    is_large = found.seconds is not None and found.seconds >= LARGE_SECONDS
+    if calibrate == "always" or (calibrate == "large" and is_large and not rates.is_measured):
+        rates = rates_of(measure="everything" if calibrate == "always" else "missing")
+        found = plan_exact(n_samples, n_features, n_components=n_components, rates=rates, **choices)
+    return found if rates.is_measured else replace(found, reasons=(*found.reasons, GUESS))
+
+
+def gram_fingerprint(rows: str, kernel: Kernel, plan: Plan) -> str:
+    """Identity of the tiles: of the rows, the kernel, their dtype and size, and nothing else.
+
+    Parameters
+    ----------
+    rows : str
+        Digest of the training rows.
+    kernel : Kernel
+        Resolved kernel.
+    plan : Plan
+        Gives dtype and tile size.
+
+    Returns
+    -------
+    str
+        SHA-256, hexadecimal. Other components, tolerances or seeds reuse the same tiles.
+    """
+    identity = {
+        "rows": rows,
+        "kernel": kernel.to_json(),
+        "dtype": plan.dtype,
+        "tile_rows": plan.tile_rows,
+        "algorithm": ALGORITHM_VERSION,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,33 @@
+"""Integers and rates: tiles, tasks, bytes, passes and seconds of an exact fit, and the plan that chooses among them."""
+
+from scalable_kpca.tiling.choices import DENSE_LIMIT, GRAM_HOMES, SOLVERS, check_components
+from scalable_kpca.tiling.homes import Alternative
+from scalable_kpca.tiling.plan import Plan, plan_exact
+from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
+from scalable_kpca.tiling.sizes import (
+    CERTIFIED_COLUMNS,
+    PROBE_BYTES,
+    RANDOM_COLUMNS,
+    START_LANDMARKS,
+    arpack_vectors,
+)
+from scalable_kpca.tiling.tiles import Tiling
+
+__all__ = [
+    "CERTIFIED_COLUMNS",
+    "DENSE_LIMIT",
+    "GRAM_HOMES",
+    "PROBE_BYTES",
+    "RANDOM_COLUMNS",
+    "SOLVERS",
+    "START_LANDMARKS",
+    "Alternative",
+    "MachineRates",
+    "Plan",
+    "ProductRate",
+    "Tiling",
+    "arpack_vectors",
+    "check_components",
+    "nominal_rates",
+    "plan_exact",
+]

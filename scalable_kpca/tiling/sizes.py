@@ -1,0 +1,190 @@
+"""Integers only: rows of a tile, tiles of a task, and the bytes that tasks and solvers hold.
+
+Everything here follows from the shape of the job, its memory limit and its threads; no clock is asked, so that the same
+job has the same tiles on the day after a calibration. [docs/decisions/0008]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scalable_kpca.kernels import STRIP_ROWS
+from scalable_kpca.tiling.tiles import Tiling
+
+__all__ = [
+    "CERTIFIED_COLUMNS",
+    "EXTRA_COLUMNS",
+    "PROBE_BYTES",
+    "RANDOM_COLUMNS",
+    "START_LANDMARKS",
+    "Job",
+    "arpack_vectors",
+    "fixed_bytes",
+    "kept_bytes",
+    "peak_bytes",
+    "run_width",
+    "stored_bytes",
+    "tile_candidates",
+]
+
+EXTRA_COLUMNS = 12  # of the Krylov block beside the wanted ones: fewer passes, more work in each
+RANDOM_COLUMNS = 4  # of them random, so that no eigenvector is out of reach
+BASIS_BLOCKS = 8  # blocks of the Krylov basis before a restart
+PROBE_BYTES = 64 * 2**20  # more of the probe's basis: with few rows it may look far
+CERTIFIED_COLUMNS = 64  # of a pass that measures residuals
+START_LANDMARKS = 600  # of the Nyström start block
+
+LARGEST_TILE = 4096  # 64 MiB of float32: a disk streams it, and two fit beside each other in a small limit
+SMALLEST_TILE = 256  # one strip
+TILES_A_SIDE = 8  # below this many blocks two or more threads wait for one another
+
+RUN_ROWS = 32_768  # tiles of a run, side by side: 2²⁷ entries of the largest tile, 0.5 s at 0.25 G entries/s
+TASKS_A_THREAD = 8  # at least, so that no thread waits long for the last one
+FEWEST_THREADS = 4  # that are planned for: one to four threads run the same tasks, and add in the same order
+MOST_TASKS = 10_000  # a pass: a scheduler keeps them all in memory
+
+# Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
+# measured at 180 to 215 MiB.
+PROCESS_BYTES = 240 * 2**20
+
+
+@dataclass(frozen=True)
+class Job:
+    """An exact fit as far as its cost goes.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_components : int
+        Shape; `n_components` is 0 where the spectrum decides the number.
+    dtype, solver : str
+        Of the tiles; resolved name.
+    n_threads : int
+        Concurrent tasks.
+    resident_bytes : int
+        Of the caller's rows that stay in memory.
+    """
+
+    n_samples: int
+    n_features: int
+    n_components: int
+    dtype: str
+    solver: str
+    n_threads: int
+    resident_bytes: int = 0
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a tile's entry."""
+        return 8 if self.dtype == "float64" else 4
+
+    @property
+    def product_dtype(self) -> str:
+        """Of the products with tiles. [docs/decisions/0003]"""
+        return "float32" if self.solver == "block_krylov" and self.dtype == "float32" else "float64"
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of a block solver, and of the block that looks for what another solver missed; 0 for dense.
+
+        An unknown number of components starts with ten.
+        """
+        if self.solver == "dense":
+            return 0
+        return min((self.n_components or 10) + EXTRA_COLUMNS, self.n_samples)
+
+    @property
+    def max_basis(self) -> int:
+        """Columns of the Krylov basis before a restart; 0 for dense."""
+        return BASIS_BLOCKS * self.block_columns
+
+    @property
+    def pass_columns(self) -> int:
+        """Columns of the widest product, with the column of ones."""
+        certified = min(self.n_components or self.n_samples, CERTIFIED_COLUMNS)
+        return 1 + max(self.block_columns, certified if self.solver in ("dense", "arpack") else 0)
+
+
+def arpack_vectors(n_samples: int, n_components: int) -> int:
+    """Lanczos vectors that ARPACK keeps: scipy's default, named here because memory is planned with it."""
+    return min(n_samples, max(2 * n_components + 1, 20))
+
+
+def tile_candidates(n_samples: int) -> Iterator[int]:
+    """Tile sizes from the largest down; all blocks are nearly equal, so that no padded tile wastes the disk."""
+    largest = min(LARGEST_TILE, max(SMALLEST_TILE, -(-n_samples // TILES_A_SIDE)))
+    n_blocks = -(-n_samples // largest)
+    while True:
+        rows = -(-n_samples // n_blocks)
+        t = -(-rows // 8) * 8
+        yield min(t, n_samples)
+        if t <= SMALLEST_TILE:
+            return
+        n_blocks += max(1, n_blocks // 4)
+
+
+def run_width(n_samples: int, tile_rows: int, n_threads: int) -> int:
+    """Tiles of a task: as many as make it worth scheduling, as few as keep every thread busy to the end.
+
+    Notes
+    -----
+    Up to `RUN_ROWS` rows side by side; fewer when that leaves less than `TASKS_A_THREAD` tasks a thread; more when a
+    pass would have more than `MOST_TASKS`. At n = 100 000 on two threads: 8 tiles of 4000 rows, 52 tasks a pass.
+    """
+    tiling = Tiling(n_samples, tile_rows)
+    widest = min(tiling.n_blocks, max(1, RUN_ROWS // tile_rows))
+    # the number of tasks falls as runs get wider
+    enough, most = -TASKS_A_THREAD * max(n_threads, FEWEST_THREADS), -MOST_TASKS
+    balanced = bisect_right(range(1, widest + 1), enough, key=lambda width: -tiling.n_tasks(width))
+    schedulable = bisect_left(range(1, tiling.n_blocks), most, key=lambda width: -tiling.n_tasks(width)) + 1
+    return max(1, balanced, schedulable)
+
+
+def fixed_bytes(job: Job) -> int:
+    """Bytes of the process before the first tile: interpreter, rows, vectors of the solver."""
+    return PROCESS_BYTES + job.resident_bytes + _solver_bytes(job)
+
+
+def kept_bytes(job: Job, home: str, tile_rows: int) -> int:
+    """Bytes of tiles that stay in memory."""
+    return Tiling(job.n_samples, tile_rows).n_entries * job.itemsize if home == "memory" else 0
+
+
+def stored_bytes(job: Job, home: str, tile_rows: int) -> int:
+    """Bytes of tiles on disk, each padded to its full size."""
+    return Tiling(job.n_samples, tile_rows).n_tiles * tile_rows**2 * job.itemsize if home == "zarr" else 0
+
+
+def peak_bytes(job: Job, home: str, tile_rows: int) -> int:
+    """Planned peak of the process in bytes: what is fixed, what is kept, and one task a thread."""
+    tasks = job.n_threads * _task_bytes(job, home, tile_rows)
+    return fixed_bytes(job) + kept_bytes(job, home, tile_rows) + tasks
+
+
+def _solver_bytes(job: Job) -> int:
+    n, k = job.n_samples, job.n_components
+    if job.solver == "dense":
+        # K̃ and what it is made from, or eigenvectors with their reordered copy and what goes into the model
+        kept = min(k or n, n)
+        return (3 * n + 2 * kept) * n * 8 + 5 * n * CERTIFIED_COLUMNS * 8
+    # the basis, once more while it grows; image, block, vectors in float32, products of the running tasks: of block
+    # Krylov itself, and after every other solver of the probe, which may have more columns for few rows
+    krylov = n * 8 * (2 * job.max_basis + 10 * job.block_columns) + min(PROBE_BYTES, 16 * n * n)
+    # Lanczos vectors, ARPACK's work arrays, eigenvectors with their image and residual in the certificate
+    arpack = n * 8 * (arpack_vectors(n, k) + 6 + 5 * k) if job.solver == "arpack" else 0
+    return max(krylov, arpack)
+
+
+def _task_bytes(job: Job, home: str, tile_rows: int) -> int:
+    t = min(tile_rows, job.n_samples)
+    rows = 2 * t * (job.n_features + 2) * 8 * 3  # both sides: as read, in float64, folded
+    # a strip as evaluated, as stored, and as measured, in float64 at most
+    strips = 3 * min(STRIP_ROWS, t) * t * 8
+    tile = t * t * job.itemsize
+    landmarks = 3 * t * START_LANDMARKS * 4
+    # of a run: each tile's products with rows and with columns, and the latter once more under one another
+    width = run_width(job.n_samples, tile_rows, job.n_threads)
+    products = 3 * min(width * t, job.n_samples) * job.pass_columns * 8 if width > 1 else 0
+    # a store is written and read strip by strip, but for tiles on the diagonal, which are written whole
+    return max(rows + strips + products, landmarks) + (tile + strips if home == "zarr" else 0)

@@ -1,0 +1,58 @@
+"""The plan of a job: its configuration, its rows, and what this machine and its disk can do."""
+
+from __future__ import annotations
+
+from scalable_kpca.machine import disk_room, resolve_memory_limit
+from scalable_kpca.planning import plan
+from scalable_kpca.source import Source
+from scalable_kpca.tiling import Plan
+from scalable_kpca.workflow.config import Config
+from scalable_kpca.workflow.layout import Output
+
+__all__ = ["plan_job"]
+
+
+def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Plan:
+    """Plan of a job.
+
+    Parameters
+    ----------
+    config : Config
+    source : Source
+        Gives the shape of the rows.
+    output : Output
+        Where the tiles would be stored.
+    calibrate : bool
+        Whether the machine is measured in any case; otherwise when the job is large and it has not been measured.
+
+    Returns
+    -------
+    Plan
+        Only ``gram="auto"`` asks whether tiles fit on the disk; a store that is asked for is checked when it is
+        written, so that a finished run stays finished whatever the disk holds now.
+    """
+    n_samples, n_features = source.n_samples, len(source.feature_names)
+    room = None
+    if config.gram == "auto":
+        # the rows and their copy in the model take their part
+        rows = 2 * n_samples * n_features * (4 if source.dtype == "float32" else 8)
+        room = disk_room(output.path, "runs/*/gram.zarr")
+        if config.budget.disk is not None:
+            room = min(room, resolve_memory_limit(config.budget.disk))
+        room = max(0, room - rows)
+    return plan(
+        n_samples,
+        n_features,
+        n_components=config.n_components,
+        kernel=config.kernel.name,
+        dtype=config.dtype,
+        solver=config.solver.name,
+        gram=config.gram,
+        memory_limit=config.budget.memory,
+        n_jobs=1 if config.cluster.kind == "synchronous" else config.cluster.n_threads,
+        tile_rows=config.tile_rows,
+        disk_limit=room,
+        directory=output.path,
+        calibrate="always" if calibrate else "large",
+        is_run=True,
+    )
