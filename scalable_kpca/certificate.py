@@ -29,10 +29,11 @@ class Certificate:
     Attributes
     ----------
     residual_norms : ndarray of shape (k,), float64
-        ‖K̃v − λv‖, from one more pass.
+        ‖K̃v − λv‖: from the recurrence of a solver that knows them (block Krylov, power), else from one more pass.
     eigenvalue_bounds : ndarray of shape (k,), float64
         An eigenvalue of the evaluated K̃ lies within this distance of each λ: the residual norm plus the rounding
-        of the product that measured it, n·eps·‖K‖_F.
+        of the products that measured it. That is n·eps·‖K‖_F with products in float64; with products in float32 it is
+        what two ways to compute the same inner products disagree by, an estimate.
     explained_variance_ratio : ndarray of shape (k,), float64
         λ / tr K̃. The denominator is exact: it needs the diagonal and the grand mean, not the spectrum.
     total_variance : float
@@ -218,9 +219,9 @@ def examine(
     -------
     Verdict
     """
-    k, smallest = len(eigenvalues), float(eigenvalues[-1])
-    spread = float(np.linalg.norm(bounds))
-    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(float(eigenvalues[0]))) + spread
+    k, smallest, rounding = len(eigenvalues), float(eigenvalues[-1]), result.rounding + scale.rounding
+    uncertain = float(np.linalg.norm(bounds)) + 2 * rounding
+    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(float(eigenvalues[0]))) + uncertain
     if result.is_whole_spectrum:
         return Verdict(True, smallest, 0.0, "the whole spectrum was computed", level)
     found = _found(eigenvalues, bounds, scale, result)
@@ -233,15 +234,16 @@ def examine(
         return Verdict(False, proven, 0.0, how, level)
     vectors = eigenvectors if result.ritz_vectors is None else result.ritz_vectors
     p = vectors.shape[1]
-    left = max(found.squared_norm - float(np.square(np.maximum(found.values[:p], 0)).sum()), 0.0)
+    left = max(found.squared_norm - float(np.square(found.lower_bounds[:p]).sum()), 0.0)
     probe = probe_remainder(
         operator,
         vectors,
         alarm=level,
         is_clear=lambda beyond: found.missed_bound(k, p, beyond) <= level,
-        below=found.values[p:],
+        below=found.lower_bounds[p:],
         squared_norm=left,
         lowest=scale.n_samples * scale.entry_error + scale.rounding if positive_semidefinite else float(np.sqrt(left)),
+        rounding=rounding,
         width=probe_width,
         max_passes=max_probe_passes,
         failure=FAILURE,
@@ -252,19 +254,20 @@ def examine(
 
 def _found(eigenvalues: Vector, bounds: Vector, scale: GramScale, result: EigenResult) -> Found:
     """What the solver has, with the rounding of its products inside the residuals."""
-    squared_norm = scale.squared_norm + scale.norm_error
+    squared_norm, rounding = scale.squared_norm + scale.norm_error, result.rounding + scale.rounding
     if result.ritz_values is None or result.ritz_gram is None:
         # residuals are known by their norms only: RᵀR ≼ (Σ‖r‖²) I
-        return Found(eigenvalues, np.eye(len(bounds)) * float(np.square(bounds).sum()), squared_norm)
+        return Found(eigenvalues, np.eye(len(bounds)) * float(np.square(bounds).sum()), squared_norm, rounding)
     # (R + E)ᵀ(R + E) ≼ 2RᵀR + 2EᵀE
-    rounding = np.eye(len(result.ritz_values)) * (result.rounding + scale.rounding) ** 2
-    return Found(result.ritz_values, 2 * (result.ritz_gram + rounding), squared_norm)
+    gram = 2 * result.ritz_gram
+    gram[np.diag_indices_from(gram)] += 2 * rounding**2
+    return Found(result.ritz_values, gram, squared_norm, rounding)
 
 
 def _judge(probe: Probe, missed: float, level: float) -> Verdict:
     chance = f"a random block of {probe.ritz_vectors.shape[1]} columns in {probe.n_passes} passes"
     if len(probe.ritz_values) and probe.ritz_values[0] > level:
-        how = f"an eigenvalue above {probe.ritz_values[0]:.6g} shows beside these: {chance} found it"
+        how = f"an eigenvalue near {probe.ritz_values[0]:.6g} may be missing: {chance} showed it beside these"
         return Verdict(False, missed, probe.failure_probability, how, level, alarm=probe.ritz_vectors)
     if missed <= level:
         how = f"{chance} leaves no room for another eigenvalue above {missed:.6g}, with probability 1 − {FAILURE:g}"

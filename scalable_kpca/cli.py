@@ -110,17 +110,19 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
     _say(plan_lines(prepared.plan), as_json)
     with progress(lambda line: click.echo(line, err=True)) as listener:
         outcome = execute(prepared, listener)
-    answer = {
+    answer: dict[str, Any] = {
         "status": outcome.status,
         "run": str(outcome.run.path),
         "embedding": str(outcome.run.path / "embedding"),
         "seconds": round(outcome.seconds, 3),
     }
     if outcome.fit is not None:
-        lines = summary_lines(outcome.fit.model, outcome.fit.build_counts, outcome.seconds)
+        lines = summary_lines(outcome.fit, outcome.seconds)
         _say(["", *lines, f"scores, model and metrics are in {outcome.run.path}"], as_json)
-        answer["n_components"] = outcome.fit.model.n_components
-        answer["explained_variance"] = float(outcome.fit.model.certificate.explained_variance_ratio.sum())
+        model, certificate = outcome.fit.model, outcome.fit.model.certificate
+        answer["n_components"] = model.n_components
+        answer["explained_variance"] = float(certificate.explained_variance_ratio.sum())
+        answer |= {"complete": certificate.complete, "missed_bound": certificate.missed_bound}
     elif outcome.status == "restored":
         _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
     else:

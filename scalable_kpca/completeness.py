@@ -56,11 +56,19 @@ class Found:
         RᵀR, or a matrix above it.
     squared_norm : float
         ‖K̃‖_F², or more.
+    rounding : float
+        ρ, by which VᵀK̃V may differ from Θ: rounding of the products.
     """
 
     values: Vector
     residual_gram: Matrix
     squared_norm: float
+    rounding: float = 0.0
+
+    @property
+    def lower_bounds(self) -> Vector:
+        """θ − ρ, and 0 where that is negative: lower bounds on what θ stands for."""
+        return np.maximum(self.values - self.rounding, 0)
 
     def spread(self, p: int) -> float:
         """Bound on the norm of the first p residuals together."""
@@ -72,7 +80,7 @@ class Found:
         ‖B‖_F² ≤ ‖K̃‖_F² − Σ_{j≤p} θ_j² and, by interlacing, B has an eigenvalue above each θ_j, j > p + 1, beside the
         largest: λ₁(B)² ≤ ‖K̃‖_F² − Σ_{j≠p+1} θ_j².
         """
-        squares = np.square(np.maximum(self.values, 0))
+        squares = np.square(self.lower_bounds)
         others = float(squares.sum()) - (float(squares[p]) if p < len(squares) else 0.0)
         return math.sqrt(max(self.squared_norm - others, 0.0))
 
@@ -84,7 +92,7 @@ class Found:
         K̃ = [[Θ, Rᵀ], [R, B]] in a basis that begins with V. For a level above `beyond` Haynsworth's inertia additivity
         says that K̃ has as many eigenvalues above the level as Θ + Rᵀ(level − B)⁻¹R ≼ Θ + RᵀR/(level − beyond) has:
         a residual counts by its square. The smallest level with no more than `n_returned` is found by bisection; it
-        is at most what Weyl's theorem gives.
+        is at most what Weyl's theorem gives. Θ itself is known to ρ only, and so is the bound.
 
         References
         ----------
@@ -101,7 +109,7 @@ class Found:
                 break
             above = scipy.linalg.eigvalsh(theta + gram / (level - beyond)) > level
             low, high = (level, high) if int(above.sum()) > n_returned else (low, level)
-        return float(high)
+        return float(high) + self.rounding
 
     def proven_bound(self, n_returned: int) -> float:
         """Bound on every eigenvalue but the largest `n_returned` that costs no pass: the best split is taken."""
@@ -159,7 +167,7 @@ def random_start_bound(
     certain = math.sqrt(max(squared_norm, 0.0))
     theta = max(theta, 0.0)
     if n_passes < 2 or theta >= certain:
-        return certain
+        return max(certain, theta)  # θ₁ above the norm is rounding
     squares = np.square(np.maximum(below, 0))
     before = np.concatenate([[0.0], np.cumsum(squares)])  # Σ_{i≤j} θ_i²
     best = certain
@@ -211,6 +219,7 @@ def probe_remainder(
     below: Vector,
     squared_norm: float,
     lowest: float,
+    rounding: float = 0.0,
     width: int,
     max_passes: int,
     failure: float,
@@ -234,6 +243,8 @@ def probe_remainder(
         ‖B‖_F², or more.
     lowest : float
         No eigenvalue of B is below −lowest.
+    rounding : float
+        By which a Ritz value may be wrong.
     width, max_passes : int
         Of the block; most products.
     failure : float
@@ -263,9 +274,9 @@ def probe_remainder(
         values, coordinates = scipy.linalg.eigh(state.projected[p:, p:])
         values, coordinates = values[::-1], coordinates[:, ::-1]
         theta, exhausted = float(values[0]), state.block.shape[1] == 0
-        bound = theta if exhausted else random_start_bound(
-            theta,
-            _elementwise_largest(values, below),
+        bound = theta + rounding if exhausted else random_start_bound(
+            theta + rounding,
+            _elementwise_largest(values - rounding, below),
             width=width,
             n_passes=state.n_passes,
             squared_norm=squared_norm,

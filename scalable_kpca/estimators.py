@@ -70,14 +70,17 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         What to do with a kernel that is not positive semi-definite on the rows.
     on_failure : {"error", "return"}, default="error"
         What to do when a solver gives up, or a larger eigenvalue still shows after further solves: raise
-        `NotConvergedError`, or keep what was found with ``certificate_.complete`` False and a warning.
+        `NotConvergedError`, or keep what was found with ``certificate_.complete`` False and a warning. ARPACK that
+        finds nothing in its passes always raises: it has nothing to keep.
     dtype : {"auto", "float64", "float32"}, default="auto"
-        Of the stored tiles; arithmetic is float64. "auto" is float64 up to 2000 rows and float32 above.
+        Of the tiles. "auto" is float64 up to 2000 rows and float32 above. Products and sums are float64, but for block
+        Krylov on float32 tiles: products in float32, sums over strips and tiles in float64, and the bounds include it.
     memory_limit : int, str or None, default=None
         Peak memory of the process, in bytes or as text such as "700MiB"; None is 60 % of what is available.
     workdir : path or None, default=None
-        Directory for tiles and rows that may be reused: a killed fit resumes there, another number of components reuses
-        the tiles, a second fit at the same time waits. None is a temporary directory that is removed after the fit.
+        Directory for stored tiles (gram="zarr") that may be reused: a killed fit, and one with another number of
+        components, compute only the tiles that are missing. Passes of a killed solve are made again; only `skpca run`
+        resumes those. A second fit at the same time waits. None is a temporary directory, removed after the fit.
     tile_rows : int or None, default=None
         Rows of a tile; planned by default.
     random_state : int or None, default=None

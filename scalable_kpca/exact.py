@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.certificate import Certificate, GramScale
+from scalable_kpca.certificate import GramScale
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError, NotConvergedError
 from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
@@ -30,6 +30,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 FEW_DIGITS = 1e-4  # of λ₁: a bound above it is worth a warning
+ZERO_ROUNDING = 10  # times the rounding of products: eigenvalues up to that are those of a zero matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +44,14 @@ class ExactFit:
         Tiles computed, read and repaired in the building pass of the process that finished the fit.
     resumed_passes : int
         Passes of an interrupted solve that were not repeated.
+    selection : str
+        How many components there are, and why.
     """
 
     model: Model
     build_counts: TileCounts
     resumed_passes: int = 0
+    selection: str = ""
 
 
 def open_gram(
@@ -157,7 +161,7 @@ def fit_exact(
     scale = measure()
     threshold = max(scale.zero_threshold(float(result.eigenvalues[0])), result.rounding)
     if indefinite == "error" and not kernel.positive_semidefinite:
-        _refuse_indefinite(operator, result, kernel, threshold, seed)
+        _refuse_indefinite(operator, result, kernel, plan, scale, threshold, seed)
     drop_zeros = remove_zero_eig or n_components is None
 
     def pairs_of(result: EigenResult) -> tuple[Vector, Matrix]:
@@ -183,13 +187,18 @@ def fit_exact(
         if on_failure == "error":
             raise NotConvergedError(settled.failure, result=model)
         warnings.warn(f"what was found is returned, incomplete: {settled.failure}", AccuracyWarning, stacklevel=2)
-    _warn_of_few_digits(model.certificate, model.eigenvalues, plan)
-    return ExactFit(model, operator.built.counts, operator.replayed_passes)
+    _warn_of_few_digits(model, result, scale)
+    return ExactFit(model, operator.built.counts, operator.replayed_passes, _selection(model, n_components))
 
 
 def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> GramScale:
     """Sizes of K and K̃ from the first pass and a streaming look at the diagonal, as the tiles hold it."""
     built, centering = operator.built, operator.centering
+    if not np.isfinite(built.squared_norm):
+        raise InvalidInputError(
+            "the Frobenius norm of the kernel matrix is beyond float64; standardize or scale the features, or use a "
+            "smaller degree or gamma."
+        )
     diagonal_sum, max_diagonal = 0.0, 0.0
     for i in range(plan.tiling.n_blocks):
         exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
@@ -216,26 +225,50 @@ def _eps(dtype: str) -> float:
     return float(np.finfo(dtype).eps)
 
 
-def _warn_of_few_digits(certificate: Certificate, eigenvalues: Vector, plan: Plan) -> None:
-    """Warn when K̃ is so small beside K that the rounding of K shows in the eigenvalues."""
-    uncertain = float(certificate.eigenvalue_bounds.max())
-    if uncertain > FEW_DIGITS * eigenvalues[0] > 0:
-        advice = "set dtype='float64'" if plan.dtype == "float32" else "use a larger gamma or standardize the features"
-        warnings.warn(
-            f"eigenvalues are certain only to {uncertain:.2g}, {uncertain / eigenvalues[0]:.1g} of the largest: the "
-            f"centred Gram matrix is small beside the Gram matrix itself; {advice}.",
-            AccuracyWarning,
-            stacklevel=3,
-        )
+def _selection(model: Model, n_components: int | float | None) -> str:
+    share = float(model.certificate.explained_variance_ratio.sum())
+    if isinstance(n_components, float):
+        return f"{model.n_components} components, the fewest for {n_components:.6g} of the variance: {share:.6f}"
+    if n_components is None:
+        return f"{model.n_components} components, all whose eigenvalue is not zero"
+    return f"{model.n_components} components, as asked for"
+
+
+def _warn_of_few_digits(model: Model, result: EigenResult, scale: GramScale) -> None:
+    """Warn when K̃ is so small beside K that the rounding of K shows in the eigenvalues, or has swallowed them."""
+    largest, n = float(result.eigenvalues[0]), scale.n_samples
+    # independent errors of the entries have a norm of about √n times their size
+    uncertain = float(model.certificate.eigenvalue_bounds.max()) + scale.entry_error * n**0.5
+    noise = ZERO_ROUNDING * (n * _eps("float64") * scale.max_diagonal + result.rounding)
+    if uncertain <= FEW_DIGITS * largest or (model.eigenvalues[0] == 0 and largest <= noise):
+        return  # constant rows have eigenvalues of the size of the products' own rounding
+    advice = "set dtype='float64'" if scale.dtype == "float32" else "use a larger gamma or standardize the features"
+    warnings.warn(
+        f"eigenvalues are certain only to {uncertain:.2g}, the largest is {largest:.2g}: the centred Gram matrix is "
+        f"small beside the Gram matrix itself; {advice}, or subtract the mean of the rows.",
+        AccuracyWarning,
+        stacklevel=3,
+    )
 
 
 def _refuse_indefinite(
-    operator: CenteredGram, result: EigenResult, kernel: Kernel, threshold: float, seed: int
+    operator: CenteredGram,
+    result: EigenResult,
+    kernel: Kernel,
+    plan: Plan,
+    scale: GramScale,
+    threshold: float,
+    seed: int,
 ) -> None:
     """Raise when K̃ has an eigenvalue that is negative beyond rounding; a Ritz value is never below the lowest."""
     values = result.eigenvalues if result.ritz_values is None else result.ritz_values
     lowest = float(values[-1])
-    if lowest >= -threshold and not result.is_whole_spectrum:
+    if not result.is_whole_spectrum:
+        # what is found with products is their rounding at the least; that of t terms grows like √t
+        narrow = np.sqrt(plan.tile_rows) * _eps("float32") * scale.gram_norm
+        threshold = max(threshold, scale.rounding, narrow if plan.product_dtype == "float32" else 0.0)
+    # none is below −‖K̃‖_F: where that is zero to rounding there is nothing to look for, and ARPACK cannot start (−9)
+    if lowest >= -threshold and not result.is_whole_spectrum and scale.squared_norm**0.5 > threshold:
         lowest = lowest_eigenvalue(operator, seed=seed)
     if lowest < -threshold:
         raise InvalidInputError(

@@ -6,7 +6,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
-from scalable_kpca.gram import TileCounts
+from scalable_kpca.exact import ExactFit
 from scalable_kpca.model import Model
 from scalable_kpca.tiling import Plan
 
@@ -84,16 +84,16 @@ def _duration(seconds: float | None) -> str:
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-def summary_lines(model: Model, counts: TileCounts, seconds: float) -> list[str]:
+def summary_lines(fit: ExactFit, seconds: float) -> list[str]:
     """What was found, in four lines; the caller adds where it is."""
-    certificate = model.certificate
+    model, counts, certificate = fit.model, fit.build_counts, fit.model.certificate
     values = ", ".join(f"{value:.6g}" for value in model.eigenvalues[:5])
     more = ", …" if model.n_components > 5 else ""
     parameters = ", ".join(f"{name}={value:.6g}" for name, value in model.kernel.to_json().items() if name != "name")
     proven = "complete" if certificate.complete else "completeness"
     return [
         f"exact kernel PCA of {model.rows.n_samples} rows × {model.rows.n_features} features, kernel "
-        f"{model.kernel.name}({parameters}): {model.n_components} components",
+        f"{model.kernel.name}({parameters}): {fit.selection}",
         f"eigenvalues {values}{more}; they explain {certificate.explained_variance_ratio.sum():.2%} of the variance",
         f"residual norms ≤ {certificate.residual_norms.max():.2g}; {proven}: {certificate.completeness}",
         f"{counts.computed} tiles computed ({counts.repaired} repaired), {counts.read} found, {model.n_passes} passes "

@@ -31,7 +31,7 @@ from scalable_kpca.solvers import (
     solve_power,
 )
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import PROBE_BYTES, RANDOM_COLUMNS, START_LANDMARKS, Plan
+from scalable_kpca.tiling import PROBE_BYTES, RANDOM_COLUMNS, SQUARE_ARRAYS, START_LANDMARKS, Plan
 
 __all__ = ["Settled", "Solve"]
 
@@ -140,15 +140,15 @@ class Solve:
         for attempt in range(CURES + 1):
             settled, verdict = self._certified(result, select, attempt, failure)
             if verdict.alarm is None:
-                break
+                return replace(settled, failure=failure)
             if attempt == CURES:
-                return replace(settled, failure=f"{verdict.how}; set another seed, or eigen_solver to 'dense'.")
+                break
             start = self._enlarged(settled.eigenvectors, verdict.alarm)
             again, failure = _attempt(partial(self._by_blocks, start))
-            if failure is None and select(again)[0][-1] <= verdict.level:
-                failure = ""  # the same set: what showed was the uncertainty of the pairs beside it
+            if failure is None and _is_same(select(again)[0], settled, verdict):
+                return _unconfirmed(settled)
             result = replace(again, solver=f"{result.solver} and {again.solver}")
-        return replace(settled, failure=failure or None)
+        return replace(settled, failure=f"{verdict.how}; set another seed, or eigen_solver to 'dense'.")
 
     def _certified(
         self, result: EigenResult, select: Select, attempt: int, failure: str | None
@@ -220,10 +220,20 @@ class Solve:
             start,
             self._wanted,
             tol=self._block_tol(),
-            max_basis=max(self._plan.max_basis, 4 * start.shape[1]),
+            max_basis=max(self._max_basis(), 4 * start.shape[1]),
             max_passes=MAX_PASSES if self._max_passes is None else self._max_passes,
             seed=self._seed,
         )
+
+    def _max_basis(self) -> int:
+        """Columns of the basis: of the plan, and for a share of the variance what half of the memory left can hold."""
+        plan = self._plan
+        if not isinstance(self._n_components, float):
+            return plan.max_basis
+        spare = max(0, plan.memory_limit - plan.peak_memory) // 2
+        # twice a column of the basis, and what is square in it: see tiling.sizes
+        square = int(np.sqrt(spare / (8 * SQUARE_ARRAYS)))
+        return min(plan.n_samples, max(plan.max_basis, min(plan.max_basis + spare // (16 * plan.n_samples), square)))
 
     def _block_tol(self) -> float:
         default = 1e-6 if self._plan.dtype == "float32" else 1e-9
@@ -262,6 +272,18 @@ def _attempt(solve: Callable[[], EigenResult]) -> tuple[EigenResult, str | None]
         if error.result is None:
             raise
         return error.result, str(error)
+
+
+def _is_same(values: Vector, settled: Settled, verdict: Verdict) -> bool:
+    """Whether another solve found no larger eigenvalue in any place."""
+    uncertain = verdict.level - settled.eigenvalues[-1]
+    return len(values) == len(settled.eigenvalues) and bool((values <= settled.eigenvalues + uncertain).all())
+
+
+def _unconfirmed(settled: Settled) -> Settled:
+    # what showed was the uncertainty of the Ritz vectors that were put aside
+    how = f"not proven: {settled.certificate.completeness}, and another solve did not find it"
+    return replace(settled, certificate=replace(settled.certificate, completeness=how))
 
 
 def _is_zero(operator: CenteredGram, scale: GramScale) -> bool:

@@ -1,10 +1,13 @@
 """Tiles as chunk files: zarr reads what is written here, and the other way round; damage has a name."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import zarr
 
 from scalable_kpca.gram.chunks import DamagedChunkError, read_strips, write_chunk
+from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.source import checked_codecs
 
 T = 20
@@ -50,6 +53,21 @@ def test_what_zarr_writes_is_read_here(tmp_path, shape, dtype, height):
     ]
     assert [start for start, _ in found] == list(range(0, shape[0], height))
     np.testing.assert_array_equal(np.concatenate([strip for _, strip in found]), tile)
+
+
+def test_padding_takes_a_few_rows_of_memory_whatever_comes_at_once(tmp_path):
+    n = 2048
+    tile = np.zeros((n, n // 2), np.float32)
+    tracemalloc.start()
+    try:
+        with write_chunk(tmp_path / "c", n, "float32") as chunk:
+            chunk.append(tile)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # a strip, the next one before the first is gone, and a file buffer; the whole chunk is 8 strips
+    assert peak < 3 * STRIP_ROWS * n * 4
+    assert all(len(strip) for _, strip in read_strips(tmp_path / "c", n, tile.shape, "float32", STRIP_ROWS))
 
 
 def read_all(path):

@@ -59,6 +59,9 @@ def test_run_publishes_scores_beside_their_ids_and_labels(tmp_path, rows):
     run = latest_run(tmp_path)
     assert answer["status"] == "done"
     assert Path(answer["run"]) == run
+    certificate = json.loads((run / "metrics.json").read_text())["certificate"]
+    assert answer["complete"] is certificate["complete"] is True
+    assert answer["missed_bound"] == certificate["missed_bound"]
     table = read_embedding(run)
     assert table.column_names == ["key", "kind", "pc_000", "pc_001", "pc_002"]
     assert table["key"].to_pylist() == list(range(60))[::-1]
@@ -258,6 +261,11 @@ def test_a_configuration_that_is_missing_or_no_mapping_is_refused(tmp_path):
     (tmp_path / "tagged.yaml").write_text("source: !!python/object/apply:os.system ['touch pwned']")
     assert skpca("run", tmp_path / "tagged.yaml", cwd=tmp_path).returncode == 78
     assert not (tmp_path / "pwned").exists()
+
+
+def test_readme_fits_a_terminal():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
 
 
 def test_unknown_options_are_a_usage_error():

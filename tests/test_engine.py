@@ -1,6 +1,7 @@
 """Every scheduler runs the same graphs to the same values, says how far it is, and leaves nothing behind."""
 
 import operator
+import os
 import socket
 import threading
 from contextlib import ExitStack, suppress
@@ -13,6 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from scalable_kpca.engine import CONNECT_SECONDS, Event, LocalEngine, open_engine, single_threaded_blas
+from scalable_kpca.engine.opening import ALLOCATOR
 from scalable_kpca.errors import ClusterError, ConfigError, IncompleteGramError, InvalidInputError
 from scalable_kpca.gram import StoredTiles, create_tiles
 from scalable_kpca.kernels import resolve_kernel
@@ -211,6 +213,14 @@ def test_workers_start_beside_another_cluster_on_the_same_machine():
             other.listen()
         with open_engine("local", n_workers=1, n_threads=1) as engine:
             assert engine.run({"a": (operator.add, 1, 2)}, ["a"]) == ([3], [])
+
+
+def test_worker_processes_keep_what_they_free():
+    with open_engine("local", n_workers=1, n_threads=1) as engine:
+        graph = {f"value of {name}": (os.getenv, name) for name in ALLOCATOR}
+        values, _ = engine.run(graph, list(graph), stage="environment")
+    assert values == list(ALLOCATOR.values())
+    assert int(ALLOCATOR["MALLOC_TRIM_THRESHOLD_"]) >= 2**26 > 2**16  # distributed's own
 
 
 def test_workers_end_with_their_engine():

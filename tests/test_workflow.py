@@ -1,5 +1,6 @@
 """A run publishes what belongs to its input, is repaired by the same command, and refuses what would harm it."""
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -9,7 +10,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -19,11 +23,17 @@ import pytest
 import zarr
 from click.testing import CliRunner
 
+from scalable_kpca import plan
 from scalable_kpca.cli import _NamedErrors
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
+from scalable_kpca.planning import calibration
+from scalable_kpca.workflow import checks, planned, stages
+from scalable_kpca.workflow.checks import check_budget, journal_bytes
 from scalable_kpca.workflow.config import Config, load_config
-from scalable_kpca.workflow.inspect import verify_output
+from scalable_kpca.workflow.files import tree_bytes
+from scalable_kpca.workflow.inspect import examine_machine, verify_output
 from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.lock import output_lock
 from scalable_kpca.workflow.scoring import transform_source
 from scalable_kpca.workflow.stages import Outcome, execute, prepare
 
@@ -285,6 +295,46 @@ def test_older_configuration_is_put_back_in_force_with_exit_code_0(tmp_path):
     assert skpca("run", job).returncode == 99
 
 
+def leave_journal(outcome: Outcome) -> Path:
+    """The state of a run that was killed between its publication and the removal of its journal."""
+    journal = outcome.run.path / "journal"
+    journal.mkdir()
+    (journal / "000001.npz").write_bytes(b"a pass")
+    return journal
+
+
+def test_journal_that_a_crash_after_the_publication_left_goes_with_the_next_run(tmp_path):
+    write_source(tmp_path)
+    first = run(tmp_path)
+    journal = leave_journal(first)
+    with output_lock(tmp_path / "out" / "LOCK"):
+        assert run(tmp_path).status == "unchanged"  # whoever works there is not disturbed
+    assert journal.exists()
+    assert run(tmp_path).status == "unchanged"
+    assert not journal.exists()
+    run(tmp_path, n_components=2)
+    leave_journal(first)
+    assert run(tmp_path).status == "restored"
+    assert not journal.exists()
+    assert verify_output(tmp_path / "out").problems == []
+
+
+def test_package_without_metadata_runs_and_says_that_its_version_is_unknown(tmp_path, monkeypatch):
+    def version(name):
+        if name == "scalable-kpca":
+            raise PackageNotFoundError(name)
+        return "1"
+
+    monkeypatch.setattr(calibration, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    write_source(tmp_path)
+    outcome = run(tmp_path)
+    versions = json.loads((outcome.run.path / "run.json").read_text())["versions"]
+    assert (versions["scalable-kpca"], versions["numpy"]) == ("unknown", "1")
+    assert examine_machine().facts["scalable-kpca"] == "unknown"
+    assert plan(20, 2).n_samples == 20
+
+
 # ---------------------------------------------------------------- places
 
 
@@ -387,6 +437,49 @@ def test_budget_of_disk_counts_for_new_runs_only_and_its_number_is_accepted(tmp_
         run(tmp_path, budget={"disk": named - 1})
     assert run(tmp_path, budget={"disk": named}).status == "done"
     assert run(tmp_path, budget={"disk": "1kiB"}).status == "unchanged"
+
+
+@pytest.mark.parametrize("solver", ["dense", "block_krylov", "arpack", "power"])
+def test_budget_and_room_count_a_journal_as_large_as_it_becomes(tmp_path, monkeypatch, solver):
+    write_source(tmp_path)
+    changes = {"solver": {"name": solver}}
+    prepared = prepare(Config.model_validate(settings(**changes)), tmp_path)
+    plan, rows = prepared.plan, N_ROWS * 3 * 8
+    needed = 2 * rows + plan.gram_bytes + journal_bytes(plan)
+    with pytest.raises(ConfigError, match=f"of rows, tiles and journal; raise it to {needed}"):
+        run(tmp_path, budget={"disk": needed - 1}, **changes)
+    free = needed - 1
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(StorageError, match="free, the rows, tiles and journal to be written need"):
+        execute(prepared)
+    free = needed
+    monkeypatch.setattr(stages, "remove_tree", lambda _: None)  # the journal stays to be looked at
+    outcome = execute(prepared)
+    records = list((outcome.run.path / "journal").iterdir())
+    assert len(records) <= plan.expected_passes
+    described = 2048  # names, dtypes, digests and checksums of a record
+    assert 0 < tree_bytes(outcome.run.path / "journal") <= journal_bytes(plan) + described * len(records)
+
+
+def test_tiles_are_planned_for_a_disk_that_the_journal_fits_on_too(tmp_path, monkeypatch):
+    write_source(tmp_path)
+    asked = []
+
+    def stand_in(*arguments, disk_limit, calibrate, **choices):
+        asked.append((disk_limit, calibrate))
+        found = plan(*arguments, disk_limit=disk_limit, **choices)
+        return replace(found, gram="zarr" if disk_limit >= tiles else "recompute", gram_bytes=tiles)
+
+    tiles, rows = 10_000, 2 * N_ROWS * 3 * 8
+    journal = journal_bytes(prepare(Config.model_validate(settings()), tmp_path).plan)
+    monkeypatch.setattr(planned, "plan", stand_in)
+    for spare, home in ((journal, "zarr"), (journal - 1, "recompute")):
+        asked.clear()
+        config = Config.model_validate(settings(gram="auto", budget={"disk": rows + tiles + spare}))
+        prepared = prepare(config, tmp_path)
+        assert prepared.plan.gram == home
+        check_budget(config.budget, prepared.plan, prepared.source)
+    assert asked == [(tiles + journal - 1, "large"), (tiles - 1, "never")]
 
 
 @as_root

@@ -19,6 +19,8 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.kernels import STRIP_ROWS
+
 __all__ = ["ChunkWriter", "DamagedChunkError", "read_strips", "write_chunk"]
 
 Tile = NDArray[np.floating[Any]]
@@ -98,19 +100,25 @@ class ChunkWriter:
 
     def append(self, strip: Tile) -> None:
         """Write the next rows, shape (≤ t, ≤ t); columns that are missing become NaN."""
-        rows = np.ascontiguousarray(strip, self._dtype)
-        if rows.shape[1] < self._tile_rows:
-            rows = np.full((len(strip), self._tile_rows), np.nan, self._dtype)
-            rows[:, : strip.shape[1]] = strip
-        self._checksum = google_crc32c.extend(self._checksum, rows)
-        self._file.write(rows.data)
-        self._rows += len(rows)
+        # what is padded or converted is a copy: of a few rows at a time, whatever the caller has at once
+        for start in range(0, len(strip), STRIP_ROWS):
+            rows = self._whole_rows(strip[start : start + STRIP_ROWS])
+            self._checksum = google_crc32c.extend(self._checksum, rows)
+            self._file.write(rows.data)
+            self._rows += len(rows)
 
     def finish(self) -> None:
         """Write what is missing below, and the checksum."""
         if self._rows < self._tile_rows:
             self.append(np.empty((self._tile_rows - self._rows, 0)))
         self._file.write(self._checksum.to_bytes(4, "little"))
+
+    def _whole_rows(self, strip: Tile) -> Tile:
+        if strip.shape[1] == self._tile_rows:
+            return np.ascontiguousarray(strip, self._dtype)
+        rows = np.full((len(strip), self._tile_rows), np.nan, self._dtype)
+        rows[:, : strip.shape[1]] = strip
+        return rows
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from scalable_kpca.kernels.namespace import (
     empty,
     float64_copy,
     is_numpy_array,
+    matmul_into,
     to_numpy,
     zeros,
 )
@@ -151,6 +152,9 @@ def multiply_tile(
     column_sums = sums if diagonal else zeros(shape[0], "float64", where)
     ones = zeros(max(w_rows.shape[0], shape[0]), "float64", where) + 1
     squared_norm = 0.0
+    # reused: what is allocated for every strip costs fresh pages, above all in workers whose allocator returns memory
+    product_rows = empty(w_rows.shape, w_rows.dtype, where)
+    product_columns = empty(shape, w_rows.dtype, where)
     in_dtype_of_vectors, exact = _Widened(w_rows.dtype), _Widened(xp.float64)
     for start, narrow_strip in strips:
         strip = in_dtype_of_vectors(narrow_strip)
@@ -159,8 +163,10 @@ def multiply_tile(
         first = start if diagonal else 0
         mirrored = strip[:, length:] if diagonal else strip
         below = stop if diagonal else 0
-        row_part[start:stop, :] += strip @ w_columns[first:, :]
-        column_part[below:, :] += mirrored.T @ w_rows[start:stop, :]
+        matmul_into(strip, w_columns[first:, :], product_rows[:length, :])
+        row_part[start:stop, :] += product_rows[:length, :]
+        matmul_into(mirrored.T, w_rows[start:stop, :], product_columns[below:, :])
+        column_part[below:, :] += product_columns[below:, :]
         if measure:
             wide = exact(strip)
             across = wide[:, length:] if diagonal else wide

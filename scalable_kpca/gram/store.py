@@ -10,6 +10,7 @@ Format (version 1)
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -31,6 +32,10 @@ from scalable_kpca.tiling import Tiling
 __all__ = ["FORMAT_VERSION", "StoredTiles", "create_tiles"]
 
 FORMAT_VERSION = 1
+
+# What a file system says when contents are lost. Whatever else it says (no permission, too many open files), they may
+# be whole, and are not to be thrown away. Errors without a number are ours and zarr's, about contents.
+LOST = (errno.EIO, errno.EBADMSG, errno.EISDIR, errno.ENOENT, None)
 
 Matrix = NDArray[np.float64]
 Tile = NDArray[np.floating[Any]]
@@ -81,16 +86,21 @@ class StoredTiles:
             When the tile was never committed.
         CorruptTileError
             When its chunk is damaged: at the end at the latest, so that nothing may be used before.
+        StorageError
+            When the file system refuses to read it.
         """
         if not self.is_committed(i, j):
             raise IncompleteGramError(self.path, self.missing(), self.tiling.n_tiles)
         t, shape = self.tiling.tile_rows, (self.tiling.length(i), self.tiling.length(j))
-        try:
-            yield from read_strips(self._chunk(i, j), t, shape, self.dtype, STRIP_ROWS)
-        except DamagedChunkError as error:
-            raise CorruptTileError(i, j, str(self._chunk(i, j)), str(error)) from error
-        except OSError as error:
-            raise CorruptTileError(i, j, str(self._chunk(i, j)), f"it cannot be read: {error}") from error
+        with storage_errors(f"reading tile ({i}, {j}) of {self.path}"):
+            try:
+                yield from read_strips(self._chunk(i, j), t, shape, self.dtype, STRIP_ROWS)
+            except DamagedChunkError as error:
+                raise CorruptTileError(i, j, str(self._chunk(i, j)), str(error)) from error
+            except OSError as error:
+                if error.errno not in LOST:
+                    raise
+                raise CorruptTileError(i, j, str(self._chunk(i, j)), f"it cannot be read: {error}") from error
 
     def read(self, i: int, j: int) -> Tile:
         """Tile (i, j) of shape (t_i, t_j), whole: see `strips`."""
@@ -174,12 +184,15 @@ class StoredTiles:
         return Path(self.path, "tiles", _open(self)[0].metadata.encode_chunk_key((i, j)))
 
     def _sums(self, i: int, j: int) -> Matrix:
-        try:
-            sums: Matrix = _open(self)[1][i, j, :]
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise CorruptTileError(min(i, j), max(i, j), f"{self.path}/row_sums", str(error)) from error
+        with storage_errors(f"reading the sums of tile ({min(i, j)}, {max(i, j)}) of {self.path}"):
+            try:
+                sums: Matrix = _open(self)[1][i, j, :]
+            except MemoryError:
+                raise
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno not in LOST:
+                    raise
+                raise CorruptTileError(min(i, j), max(i, j), f"{self.path}/row_sums", str(error)) from error
         return sums
 
     def _padded(self, sums: Matrix) -> Matrix:

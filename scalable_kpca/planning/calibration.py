@@ -14,7 +14,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from scalable_kpca.machine import available_memory
 from scalable_kpca.planning.measurements import measure_algebra, measure_disk, measure_evaluation, measure_products
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
 
-__all__ = ["cache_file", "machine_rates"]
+__all__ = ["cache_file", "installed_version", "machine_rates"]
 
 FORMAT_VERSION = 1
 
@@ -108,6 +108,14 @@ def cache_file() -> Path | None:
     return root / "scalable_kpca" / f"machine-{host}.json"
 
 
+def installed_version(name: str) -> str:
+    """Version of a distribution; "unknown" for one without metadata, such as a bare source tree on the path."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
 def _parts(kernel: str, dtype: str, n_threads: int, directory: Path | None) -> list[_Part]:
     """What has to be known for this kernel, dtype, number of threads and place."""
     on = f"{n_threads} threads"
@@ -149,7 +157,7 @@ def _composed(rates: MachineRates, found: dict[str, Rates]) -> MachineRates:
 def _identity() -> dict[str, Any]:
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     blas = sorted(f"{pool['internal_api']} {pool.get('version')}" for pool in pools)
-    libraries = {name: version(name) for name in ("scalable-kpca", "numpy", "scipy", "zarr")}
+    libraries = {name: installed_version(name) for name in ("scalable-kpca", "numpy", "scipy", "zarr")}
     return {"format": FORMAT_VERSION, "libraries": libraries, "blas": blas}
 
 

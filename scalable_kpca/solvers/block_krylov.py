@@ -123,6 +123,8 @@ def solve_block_krylov(
         accepted = max(tol * values[0], state.rounding)
         if wanted is not None and wanted <= len(values) and (residuals[:wanted] <= accepted).all():
             return _result(state, wanted, max_basis // 2)
+        if state.n_passes >= max_passes:
+            raise _not_converged(state, wanted, tol, max_passes, max_basis)
         if state.block.shape[1] == 0:
             state = _continue_invariant(state, b, rng)
             if state.block.shape[1] == 0:
@@ -130,14 +132,26 @@ def solve_block_krylov(
                 return _result(state, k, max_basis // 2)
         elif state.basis.shape[1] + 2 * state.block.shape[1] > max_basis:
             state = _restart(state, max(b, min(len(values), max_basis - 2 * b)))
-        if state.n_passes >= max_passes:
-            shown = residuals[:wanted].max() / values[0] if wanted else np.inf
-            k = len(values) if wanted is None else min(wanted, len(values))
-            raise NotConvergedError(
-                f"block Krylov reached a residual of {shown:.2g}·λ₁ in max_passes={max_passes} passes, tol={tol:.2g} "
-                "was asked for; raise max_passes or tol, or set dtype to float64.",
-                result=_result(state, k, max_basis // 2),
-            )
+
+
+def _not_converged(
+    state: KrylovState, wanted: int | None, tol: float, max_passes: int, max_basis: int
+) -> NotConvergedError:
+    values, _, residuals = state.ritz()
+    if wanted is None:
+        message = (
+            f"block Krylov has {len(values)} components in max_passes={max_passes} passes, too few for the share of "
+            f"the variance that is asked for; its basis holds {max_basis} columns. Raise memory_limit, ask for a "
+            "smaller share or a number of components, or use eigen_solver='dense'."
+        )
+    else:
+        message = (
+            f"block Krylov reached a residual of {residuals[:wanted].max() / values[0]:.2g}·λ₁ in "
+            f"max_passes={max_passes} passes, tol={tol:.2g} was asked for; raise max_passes or tol, or set dtype to "
+            "float64."
+        )
+    k = len(values) if wanted is None else min(wanted, len(values))
+    return NotConvergedError(message, result=_result(state, k, max_basis // 2))
 
 
 def expand(operator: CenteredGram, state: KrylovState) -> KrylovState:

@@ -8,6 +8,7 @@ from scalable_kpca.tiling.sizes import (
     CERTIFIED_COLUMNS,
     PROBE_BYTES,
     RANDOM_COLUMNS,
+    SQUARE_ARRAYS,
     START_LANDMARKS,
     arpack_vectors,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "PROBE_BYTES",
     "RANDOM_COLUMNS",
     "SOLVERS",
+    "SQUARE_ARRAYS",
     "START_LANDMARKS",
     "Alternative",
     "MachineRates",

@@ -33,6 +33,7 @@ EXTRA_COLUMNS = 12  # of the Krylov block beside the wanted ones: fewer passes, 
 RANDOM_COLUMNS = 4  # of them random, so that no eigenvector is out of reach
 BASIS_BLOCKS = 8  # blocks of the Krylov basis before a restart
 PROBE_BYTES = 64 * 2**20  # more of the probe's basis: with few rows it may look far
+SQUARE_ARRAYS = 8  # of the size of the basis
 CERTIFIED_COLUMNS = 64  # of a pass that measures residuals
 START_LANDMARKS = 600  # of the Nyström start block
 
@@ -171,6 +172,8 @@ def _solver_bytes(job: Job) -> int:
     # the basis, once more while it grows; image, block, vectors in float32, products of the running tasks: of block
     # Krylov itself, and after every other solver of the probe, which may have more columns for few rows
     krylov = n * 8 * (2 * job.max_basis + 10 * job.block_columns) + min(PROBE_BYTES, 16 * n * n)
+    # the projected matrix, its eigenvectors, inner products of residuals, and LAPACK's copies of them
+    krylov += 8 * SQUARE_ARRAYS * min(job.max_basis, n) ** 2
     # Lanczos vectors, ARPACK's work arrays, eigenvectors with their image and residual in the certificate
     arpack = n * 8 * (arpack_vectors(n, k) + 6 + 5 * k) if job.solver == "arpack" else 0
     return max(krylov, arpack)

@@ -15,12 +15,13 @@ from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Source
 from scalable_kpca.source.location import split_uri
 from scalable_kpca.tiling import Plan
+from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
 from scalable_kpca.workflow.files import tree_bytes
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import score_names
 
-__all__ = ["check_budget", "check_names", "check_room", "check_separate"]
+__all__ = ["check_budget", "check_names", "check_room", "check_separate", "journal_bytes"]
 
 
 def check_separate(key: str, place: Path, writes: Sequence[str], source: Source, uri: str, base: Path) -> None:
@@ -63,11 +64,12 @@ def check_names(labels: Sequence[str], n_components: int | float | None) -> None
 
 
 def check_budget(budget: BudgetConfig, plan: Plan, source: Source) -> None:
-    """ConfigError when the rows and tiles of a plan are more than ``budget.disk``, whatever of them exists."""
+    """ConfigError when rows, tiles and journal of a plan are more than ``budget.disk``, whatever of them exists."""
     needed = sum(_planned_bytes(plan, source))
     if budget.disk is not None and needed > resolve_memory_limit(budget.disk):
         raise ConfigError(
-            f"budget.disk={budget.disk} cannot hold {format_bytes(needed)} of rows and tiles; raise it to {needed}."
+            f"budget.disk={budget.disk} cannot hold {format_bytes(needed)} of rows, tiles and journal; raise it to "
+            f"{needed}."
         )
 
 
@@ -79,24 +81,34 @@ def check_room(run: RunDirectory, plan: Plan, source: Source) -> None:
     What the run directory holds already, its own or taken over from another run, is not written again; one of its
     pieces that turns out to be of no use is removed before it is replaced.
     """
-    rows, model_rows, tiles = _planned_bytes(plan, source)
+    rows, model_rows, tiles, journal = _planned_bytes(plan, source)
     needed = (
         max(0, rows - tree_bytes(run.path / "rows.zarr"))
         + max(0, model_rows - tree_bytes(run.path / "model"))
         + max(0, tiles - tree_bytes(run.path / "gram.zarr"))
+        + max(0, journal - tree_bytes(run.path / "journal"))
     )
     free = shutil.disk_usage(run.path).free
     if needed > free:
         raise StorageError(
-            f"{run.path} has {format_bytes(free)} free, the rows and tiles to be written need {format_bytes(needed)}; "
-            "make room or choose another output.path."
+            f"{run.path} has {format_bytes(free)} free, the rows, tiles and journal to be written need "
+            f"{format_bytes(needed)}; make room or choose another output.path."
         )
 
 
-def _planned_bytes(plan: Plan, source: Source) -> tuple[int, int, int]:
-    """Of the stored rows, of their copy in the model, and of the stored tiles."""
+def journal_bytes(plan: Plan) -> int:
+    """Of the log of a solve that takes as many passes as expected: 8·n·(b + 1) for one of b vectors, see `journal`."""
+    vectors = plan.expected_passes * plan.block_columns
+    if plan.solver in ("arpack", "dense"):
+        # one a pass, but for those of the certificate, which take every pair once, and those of a probe
+        vectors = plan.expected_passes + (plan.n_components or plan.n_samples) + PROBE_PASSES * plan.block_columns
+    return 8 * plan.n_samples * (vectors + plan.expected_passes)
+
+
+def _planned_bytes(plan: Plan, source: Source) -> tuple[int, int, int, int]:
+    """Of the stored rows, of their copy in the model, of the stored tiles, and of the journal."""
     rows = plan.n_samples * plan.n_features * (4 if source.dtype == "float32" else 8)
-    return rows, rows, plan.gram_bytes if plan.gram == "zarr" else 0
+    return rows, rows, plan.gram_bytes if plan.gram == "zarr" else 0, journal_bytes(plan)
 
 
 def _would_read(uri: str, base: Path, place: Path, writes: Sequence[str]) -> bool:

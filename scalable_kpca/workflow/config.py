@@ -105,7 +105,7 @@ class BudgetConfig(_Section):
     """What the run may use."""
 
     memory: Size | None = Field(default=None, description="Peak of a process, bytes or text such as 4GiB.")
-    disk: Size | None = Field(default=None, description="Bytes of rows and tiles, number or text such as 50GiB.")
+    disk: Size | None = Field(default=None, description="Bytes of rows, tiles and journal, number or text: 50GiB.")
 
     @field_validator("memory", "disk")
     @classmethod
@@ -132,7 +132,9 @@ class Config(_Section):
     solver: SolverConfig = SolverConfig()
     indefinite: Literal["error", "clip"] = "error"
     on_failure: Literal["error", "return"] = Field(
-        default="error", description="A solve that gives up is an error, or is published with complete=false."
+        default="error",
+        description="A solve that gives up is an error, or is published with complete=false. ARPACK that finds nothing "
+        "in its passes is an error in either case: there is nothing to publish.",
     )
     seed: int = Field(default=0, ge=0)
     cluster: ClusterConfig = ClusterConfig()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from threadpoolctl import threadpool_info
 from scalable_kpca.errors import KernelPCAError, StorageError
 from scalable_kpca.gram import StoredTiles
 from scalable_kpca.machine import available_memory, available_processors
+from scalable_kpca.planning.calibration import installed_version
 from scalable_kpca.tiling import Tiling
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output, RunDirectory
@@ -101,7 +101,7 @@ def examine_machine() -> Report:
         "memory": format_bytes(available_memory()),
         "blas": ", ".join(blas),
         **{
-            name: version(name)
+            name: installed_version(name)
             for name in ("scalable-kpca", "dask", "distributed", "numpy", "scipy", "zarr", "pyarrow")
         },
     }

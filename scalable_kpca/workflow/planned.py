@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scalable_kpca.machine import disk_room, resolve_memory_limit
 from scalable_kpca.planning import plan
 from scalable_kpca.source import Source
 from scalable_kpca.tiling import Plan
+from scalable_kpca.workflow.checks import journal_bytes
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
 
@@ -40,7 +43,8 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         if config.budget.disk is not None:
             room = min(room, resolve_memory_limit(config.budget.disk))
         room = max(0, room - rows)
-    return plan(
+    planned = partial(
+        plan,
         n_samples,
         n_features,
         n_components=config.n_components,
@@ -51,8 +55,11 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         memory_limit=config.budget.memory,
         n_jobs=1 if config.cluster.kind == "synchronous" else config.cluster.n_threads,
         tile_rows=config.tile_rows,
-        disk_limit=room,
         directory=output.path,
-        calibrate="always" if calibrate else "large",
         is_run=True,
     )
+    chosen = planned(disk_limit=room, calibrate="always" if calibrate else "large")
+    if room is None or chosen.gram != "zarr" or chosen.gram_bytes + journal_bytes(chosen) <= room:
+        return chosen
+    # the journal, whose size follows from the plan, takes its part too
+    return planned(disk_limit=max(0, room - journal_bytes(chosen)), calibrate="never")

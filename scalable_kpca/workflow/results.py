@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 import time
-from importlib.metadata import version
 
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.model import Model, save_model
+from scalable_kpca.planning.calibration import installed_version
 from scalable_kpca.report import metrics
 from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared
@@ -38,7 +38,7 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": platform.node(),
             "versions": {
-                name: version(name) for name in ("scalable-kpca", "dask", "numpy", "scipy", "zarr", "pyarrow")
+                name: installed_version(name) for name in ("scalable-kpca", "dask", "numpy", "scipy", "zarr", "pyarrow")
             },
         },
     )

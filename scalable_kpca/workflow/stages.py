@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from scalable_kpca.engine import Engine, Listener, open_engine
-from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
+from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
 from scalable_kpca.source import open_source
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
@@ -113,6 +114,7 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     started = time.perf_counter()
     output, run = prepared.output, prepared.output.run(prepared.fingerprint)
     if _is_in_force(output, run) and _is_whole(run):
+        _sweep(output, run)
         return Outcome(run, "unchanged", None, time.perf_counter() - started)
     if not run.is_committed:
         check_budget(prepared.config.budget, prepared.plan, prepared.source)
@@ -123,6 +125,7 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
             status: Literal["restored", "unchanged"] = "unchanged" if _is_in_force(output, run) else "restored"
             if status == "restored":
                 output.point_to(run)
+            remove_tree(run.path / "journal")
             return Outcome(run, status, None, time.perf_counter() - started)
         run.withdraw()
         fit = _make(prepared, run, listener)
@@ -132,6 +135,14 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
         output.point_to(run)
         remove_tree(run.path / "journal")
     return Outcome(run, "done", fit, seconds)
+
+
+def _sweep(output: Output, run: RunDirectory) -> None:
+    """Remove the journal that a crash after the commit left; one that cannot be removed now does no harm."""
+    journal = run.path / "journal"
+    if journal.exists():
+        with contextlib.suppress(LockedError, OSError), output_lock(output.lock):
+            remove_tree(journal)
 
 
 def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None) -> ExactFit:

@@ -8,10 +8,14 @@ import pytest
 
 from scalable_kpca.certificate import GramScale, examine, residual_bounds
 from scalable_kpca.completeness import Found, probe_remainder, random_start_bound
-from scalable_kpca.engine import single_threaded_blas
+from scalable_kpca.engine import open_engine, single_threaded_blas
 from scalable_kpca.errors import AccuracyWarning, NotConvergedError
+from scalable_kpca.kernels import Linear
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import EigenResult, solve_arpack
+from scalable_kpca.solving import Solve
+from scalable_kpca.source import ArrayRows
+from scalable_kpca.tiling import plan_exact
 from tests.support import EPS, fit, gram_of
 
 
@@ -241,3 +245,73 @@ def test_arpack_without_a_result_raises_whatever_on_failure_says():
     X = rows_with_spectrum(np.linspace(1, 0.9, 110))
     with pytest.raises(NotConvergedError, match="max_passes=21"):
         fit(X, "linear", n_components=8, solver="arpack", max_passes=21, on_failure="return", tile_rows=50)
+
+
+def test_rounding_of_the_products_is_part_of_every_bound():
+    # Ritz values that are too large by their rounding use up the norm of what was missed
+    true, rho = np.r_[1.0, 0.5, 1e-4, 3e-5 * 0.8 ** np.arange(60)], 6e-8
+    values = np.delete(true, 2)[:12] + rho
+    found = Found(values, np.zeros((12, 12)), float(np.square(true).sum()), rounding=rho)
+    assert found.proven_bound(4) >= 1e-4
+    exact = Found(values, np.zeros((12, 12)), float(np.square(true).sum()))
+    assert exact.proven_bound(4) < 1e-4  # what the first assertion guards against
+
+
+def test_bound_from_a_random_start_is_never_below_the_ritz_value_that_it_is_made_of():
+    arguments = {"width": 4, "n_passes": 5, "lowest": 0.0, "failure": 1e-6}
+    for squared_norm in (0.0, 0.5, 1.0, 1.1):
+        assert random_start_bound(1.0, np.ones(1), squared_norm=squared_norm, **arguments) >= 1
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "wanted", "expected"),
+    [
+        (np.r_[1.0, np.full(110, 0.5)], [3, 7, 20], [1, 0.5, 0.5]),
+        (np.r_[1.0, 1.0, 1.0, np.full(40, 0.7)], [1, 5, 6, 9], [1, 1, 1, 0.7]),
+        (np.r_[1.0, 0.9, 0.8, 0.7 * 0.9 ** np.arange(100)], [0, 2, 4], [1, 0.9, 0.8]),
+    ],
+)
+def test_larger_eigenvalue_is_found_where_the_smallest_of_the_set_stays(spectrum, wanted, expected):
+    X, k = rows_with_spectrum(spectrum), len(wanted)
+    basis = np.linalg.svd(X, full_matrices=False)[0]
+    values, vectors = spectrum[wanted], np.ascontiguousarray(basis[:, wanted])
+    with open_engine("synchronous") as engine, gram_of(X, "linear", tile_rows=50) as gram:
+        operator = CenteredGram(gram)
+        plan = plan_exact(
+            N, X.shape[1], n_components=k, solver="arpack", dtype="float64", memory_limit=2**31, n_threads=1
+        )
+        scale = Planted(spectrum, n_samples=N).scale()
+        solve = Solve(operator, ArrayRows(X), Linear(), engine, plan, lambda: scale, n_components=k)
+        wrong = EigenResult(values, vectors, "arpack", 1, is_whole_spectrum=False)
+        settled = solve.settle(wrong, lambda result: (result.eigenvalues[:k], result.eigenvectors[:, :k]), None)
+    np.testing.assert_allclose(settled.eigenvalues, expected, rtol=0, atol=1e-8)
+    assert settled.certificate.complete
+    assert settled.failure is None
+    assert settled.solver == "arpack and block_krylov"
+
+
+@pytest.mark.parametrize("share", [0.6, 0.75])
+def test_basis_grows_until_a_share_of_the_variance_is_reached(share):
+    X = np.random.default_rng(0).standard_normal((700, 20))
+    K = np.exp(-0.05 * np.square(X[:, None] - X).sum(axis=2))
+    H = np.eye(700) - 1 / 700
+    spectrum = np.linalg.eigvalsh(H @ K @ H)[::-1]
+    needed = int((np.cumsum(spectrum) < share * spectrum.sum()).sum()) + 1
+    assert needed > 80  # more than eight blocks of 22 columns bring to convergence
+    found = fit(X, "rbf", gamma=0.05, n_components=share, solver="block_krylov", tile_rows=350)
+    assert found.model.n_components == needed
+    assert found.selection.startswith(f"{needed} components, the fewest for {share:g} of the variance")
+
+
+def test_share_that_the_passes_do_not_reach_is_an_error_that_says_so():
+    X = np.random.default_rng(0).standard_normal((300, 20))
+    with pytest.raises(NotConvergedError, match="too few for the share") as caught:
+        fit(X, "rbf", gamma=0.05, n_components=0.9, solver="block_krylov", max_passes=3, tile_rows=150)
+    assert 0 < caught.value.result.certificate.explained_variance_ratio.sum() < 0.9
+
+
+@pytest.mark.parametrize("kernel", ["linear", "cosine"])
+def test_eigenvalues_that_are_mostly_rounding_are_warned_of(kernel):
+    X = np.random.default_rng(0).standard_normal((150, 20)) + 1e5
+    with pytest.warns(AccuracyWarning, match="certain only to"):
+        fit(X, kernel, n_components=3, dtype="float32")

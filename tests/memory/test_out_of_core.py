@@ -90,3 +90,10 @@ def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(gram, solver, tm
 def test_planned_memory_is_an_upper_bound_when_every_component_is_kept(n_components):
     found = measure(3000, n_components=n_components, eigen_solver="dense")
     assert found["peak"] <= found["planned"]
+
+
+@pytest.mark.slow
+def test_planned_memory_is_an_upper_bound_for_many_components():
+    # what is square in the basis counts: 2496 columns
+    found = measure(6000, n_components=300, eigen_solver="block_krylov", gram="recompute", tol=1e-3)
+    assert found["peak"] <= found["planned"]

@@ -1,5 +1,6 @@
 """The Gram store keeps what was committed, names what was lost, and never answers with a fill value."""
 
+import errno
 import os
 import re
 import shutil
@@ -408,6 +409,53 @@ def test_repairs_are_counted(copy, damage):
     path, gram, _ = copy
     DAMAGES[damage](tile_file(path, 0, 3))
     assert gram.build().counts == TileCounts(computed=1, read=9, repaired=1)
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Makes the file system refuse to open a file, with an error number."""
+
+    def refuse(wanted, number):
+        opened = Path.open
+
+        def open_or_refuse(path, *arguments, **options):
+            if path == wanted:
+                raise OSError(number, os.strerror(number), str(path))
+            return opened(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "open", open_or_refuse)
+
+    yield refuse
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("whole", ["float32"], indirect=True)
+@pytest.mark.parametrize("place", [tile_file, sums_file])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_tile_that_may_not_be_read_is_no_damaged_one_and_stays(whole, copy, refusing, monkeypatch, place, number):
+    path, gram, _ = copy
+    refusing(place(path, 1, 2), number)
+    for make in (lambda: gram.multiply(block_of()), gram.build):
+        with pytest.raises(StorageError, match=rf"reading .*tile \(1, 2\) of .*{os.strerror(number)}"):
+            make()
+    monkeypatch.undo()
+    assert contents(path) == contents(whole[0])
+    assert gram.build().counts == TileCounts(read=10)
+
+
+@pytest.mark.parametrize("whole", ["float32"], indirect=True)
+@pytest.mark.parametrize("place", [tile_file, sums_file])
+def test_tile_that_the_disk_has_lost_is_damaged_and_made_again(whole, copy, refusing, monkeypatch, place):
+    path, gram, _ = copy
+    refusing(place(path, 1, 2), errno.EIO)
+    with pytest.raises(CorruptTileError) as caught:
+        gram.multiply(block_of())
+    assert_names(caught.value, (1, 2))
+    # a build replaces the file, by renaming: the disk gives it another place
+    tile_file(path, 1, 2).unlink()
+    monkeypatch.undo()
+    assert gram.build().counts == TileCounts(computed=1, read=9, repaired=1)
+    assert contents(path) == contents(whole[0])
 
 
 @pytest.mark.parametrize(
