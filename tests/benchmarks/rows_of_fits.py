@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import scalable_kpca
 from tests.benchmarks.children import Subject, measure
 from tests.benchmarks.findings import GIGABYTE, OURS, Findings, K, Settings, fit
 from tests.benchmarks.verdicts import Verdict, agreement, exponent, ratio
@@ -107,6 +108,8 @@ def exact_100k(settings: Settings) -> Findings:
 
 def plan(settings: Settings) -> Findings:
     n, scratch = settings.n, str(settings.scratch)
+    # the rates of this machine on this day, for the plans of all cases
+    scalable_kpca.plan(n, 64, dtype="float32", directory=scratch, calibrate="always")
     cases = {
         f"memory, n = {n}": fit(n, gram="memory", **ITERATIVE),
         f"recompute, n = {2 * n}": fit(2 * n, gram="recompute", memory_limit="1GiB", **ITERATIVE),
