@@ -8,6 +8,8 @@ from scalable_kpca.solvers import solve_arpack
 from tests.contracts.spectra import HOMES, SOLVERS, SPECTRA, TOL, N, operator_of, rows_with_spectrum, solve_by_power
 from tests.support import EPS, centred, fit, rounding
 
+pytestmark = pytest.mark.slow  # every solver on every spectrum; test_solvers.py has the quick part
+
 FAST_SOLVERS = ["dense", "arpack", "block_krylov"]  # those that reach the rounding of the products
 K = 4
 

@@ -374,10 +374,9 @@ SOLVERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize(
-    "gram", ["recompute", *(pytest.param(home, marks=pytest.mark.slow) for home in ("zarr", "memory"))]
-)
+@pytest.mark.parametrize("gram", ["recompute", "zarr", "memory"])
 def test_killed_run_repeats_no_finished_pass_and_gives_the_same_bits(gram, solver, tmp_path):
     job = write_job(tmp_path, gram=gram, **SOLVERS[solver])
     reference, expected = outcome(job, "--set", "output.path=reference")
