@@ -21,10 +21,10 @@ from tests.support import centred
 
 ROOT = Path(__file__).parents[2]
 TINY = dict.fromkeys(ROWS, 400) | {"growth": 1600}
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ROWS if name != "exact-100k"]
 
 
-@pytest.mark.parametrize("name", ["exact-100k", *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
 def test_benchmark_runs_and_its_results_agree_with_its_peers(name, tmp_path):
     results, rendered = tmp_path / "results.json", tmp_path / "benchmarks.md"
     command = [sys.executable, "-m", "tests.benchmarks", name, f"--n={TINY[name]}", "--repeats=1"]

@@ -76,7 +76,9 @@ def test_exact_fit_of_100000_rows_stays_under_1_gib_and_is_proven_complete():
     assert found["peak"] <= found["planned"] <= 2**30
 
 
-@pytest.mark.parametrize("gram", ["zarr", "memory", "recompute"])
+@pytest.mark.parametrize(
+    "gram", ["recompute", *(pytest.param(home, marks=pytest.mark.slow) for home in ("zarr", "memory"))]
+)
 @pytest.mark.parametrize("solver", [pytest.param("arpack", marks=pytest.mark.slow), "block_krylov"])
 def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(gram, solver, tmp_path):
     with pytest.raises(MemoryLimitError) as refused:
