@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers import KrylovState, expand
+from scalable_kpca.solvers import KrylovState, expand, random_directions
 
 __all__ = ["Found", "Probe", "probe_remainder", "random_start_bound"]
 
@@ -262,12 +262,12 @@ def probe_remainder(
     that, a Gaussian start has (with probability 1) a part in every eigenspace, and the top Ritz value is the top
     eigenvalue.
     """
-    n, p = vectors.shape
-    width = min(width, n - 1 - p)
-    if width <= 0:
-        return Probe(np.zeros(0), np.empty((n, 0)), 0.0, 0.0, 0)
+    block = random_directions(vectors, width, np.random.default_rng([seed, 2]))
+    p, width = vectors.shape[1], block.shape[1]
+    if width == 0:
+        return Probe(np.zeros(0), block, 0.0, 0.0, 0)
     # the found vectors are only kept orthogonal to: their own images play no part in the Ritz values of B
-    state = KrylovState(vectors, np.zeros((p, p)), _random_block(vectors, width, seed), np.zeros((width, p)))
+    state = KrylovState(vectors, np.zeros((p, p)), block, np.zeros((width, p)))
     upper = math.sqrt(max(squared_norm, 0.0))
     while True:
         state = expand(operator, state)
@@ -293,12 +293,3 @@ def _elementwise_largest(values: Vector, others: Vector) -> Vector:
     longest[: len(values)] = values
     longest[: len(others)] = np.maximum(longest[: len(others)], others)
     return longest
-
-
-def _random_block(vectors: Matrix, width: int, seed: int) -> Matrix:
-    """Gaussian columns, centred, orthogonal to `vectors`, made orthonormal."""
-    block = np.random.default_rng([seed, 2]).standard_normal((len(vectors), width))
-    block -= block.mean(axis=0)
-    for _ in range(2):
-        block -= vectors @ (vectors.T @ block)
-    return np.asarray(scipy.linalg.qr(block, mode="economic")[0], np.float64)

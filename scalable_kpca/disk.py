@@ -1,11 +1,11 @@
-"""Files and directories that have reached the disk."""
+"""Files and directories: whether they have reached the disk, and how much of it they take."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["sync", "sync_tree"]
+__all__ = ["sync", "sync_tree", "tree_bytes"]
 
 
 def sync_tree(root: Path) -> None:
@@ -23,3 +23,8 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def tree_bytes(root: Path) -> int:
+    """Bytes of all files below a directory; 0 when it is not there."""
+    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())

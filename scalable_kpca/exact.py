@@ -22,7 +22,7 @@ from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import EigenResult, lowest_eigenvalue
 from scalable_kpca.solving import Solve
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import Plan
+from scalable_kpca.tiling import Plan, check_choice
 
 __all__ = ["ExactFit", "fit_exact", "open_gram"]
 
@@ -147,12 +147,8 @@ def fit_exact(
     Passes: the solver's; one for the residuals of a solver that does not know them; those of a probe where norms do not
     prove the set complete: see `solving`.
     """
-    for name, value, allowed in (
-        ("indefinite", indefinite, ("error", "clip")),
-        ("on_failure", on_failure, ("error", "return")),
-    ):
-        if value not in allowed:
-            raise ConfigError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
+    check_choice("indefinite", indefinite, ("error", "clip"))
+    check_choice("on_failure", on_failure, ("error", "return"))
     operator = CenteredGram(gram, product_dtype=plan.product_dtype, journal=Journal(*journal) if journal else None)
     measure = cache(lambda: _measure(rows, kernel, plan, operator))
     options: dict[str, Any] = {"n_components": n_components, "tol": tol, "max_passes": max_passes, "seed": seed}

@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 from dask.utils import parse_bytes
 
+from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError
 
 __all__ = ["available_memory", "available_processors", "disk_room", "resolve_memory_limit", "resolve_threads"]
@@ -46,8 +47,7 @@ def disk_room(directory: Path, reusable: str) -> int:
     """
     existing = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
     stores = directory.glob(reusable) if directory.is_dir() else iter(())
-    taken = sum(file.stat().st_size for store in stores for file in store.rglob("*") if file.is_file())
-    return shutil.disk_usage(existing).free + taken
+    return shutil.disk_usage(existing).free + sum(map(tree_bytes, stores))
 
 
 def resolve_memory_limit(limit: int | str | None) -> int:

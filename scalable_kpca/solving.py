@@ -195,7 +195,7 @@ class Solve:
                 self._start_block(),
                 plan.n_components,
                 tol=self._block_tol(),
-                max_passes=MAX_PASSES if self._max_passes is None else self._max_passes,
+                max_passes=self._limit(MAX_PASSES),
                 seed=self._seed,
             )
         is_zero = self._measure().total_variance == 0 and _is_zero(operator, self._measure())
@@ -204,7 +204,7 @@ class Solve:
             plan.n_components,
             tol=self._tol or 0.0,
             seed=self._seed,
-            max_passes=ARPACK_PASSES if self._max_passes is None else self._max_passes,
+            max_passes=self._limit(ARPACK_PASSES),
             is_zero=is_zero,
         )
 
@@ -221,7 +221,7 @@ class Solve:
             self._wanted,
             tol=self._block_tol(),
             max_basis=max(self._max_basis(), 4 * start.shape[1]),
-            max_passes=MAX_PASSES if self._max_passes is None else self._max_passes,
+            max_passes=self._limit(MAX_PASSES),
             seed=self._seed,
         )
 
@@ -234,6 +234,9 @@ class Solve:
         # twice a column of the basis, and what is square in it: see tiling.sizes
         square = int(np.sqrt(spare / (8 * SQUARE_ARRAYS)))
         return min(plan.n_samples, max(plan.max_basis, min(plan.max_basis + spare // (16 * plan.n_samples), square)))
+
+    def _limit(self, default: int) -> int:
+        return default if self._max_passes is None else self._max_passes
 
     def _block_tol(self) -> float:
         default = 1e-6 if self._plan.dtype == "float32" else 1e-9

@@ -25,12 +25,12 @@ from click.testing import CliRunner
 
 from scalable_kpca import plan
 from scalable_kpca.cli import _NamedErrors
+from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.planning import calibration
 from scalable_kpca.workflow import checks, planned, stages
 from scalable_kpca.workflow.checks import check_budget, journal_bytes
 from scalable_kpca.workflow.config import Config, load_config
-from scalable_kpca.workflow.files import tree_bytes
 from scalable_kpca.workflow.inspect import examine_machine, verify_output
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.lock import output_lock

@@ -83,8 +83,8 @@ def machine_rates(
     A few seconds and up to 40 MB a thread; for the disk 240 MiB are written, read and removed. A cache is of one host
     and one set of libraries, and forgotten when they change.
     """
-    identity, path = _identity(), cache_file()
-    cache = _load(path, identity)
+    path = cache_file()
+    cache = _load(path)
     parts = _parts(kernel, dtype, n_threads, directory)
     found = {part.key: cache.get(part.key, {}) for part in parts}
     found = {part.key: found[part.key] if _is_whole(found[part.key], part.role) else {} for part in parts}
@@ -93,7 +93,7 @@ def machine_rates(
         fresh = {part.key: rates for part in wanted if (rates := part.measure())}
     if fresh:
         # another process may have added to it meanwhile
-        _save(path, identity, {**_load(path, identity), **fresh})
+        _save(path, {**_load(path), **fresh})
     found |= fresh
     return _composed(nominal_rates(kernel, dtype), {part.role: found[part.key] for part in parts})
 
@@ -161,10 +161,10 @@ def _identity() -> dict[str, Any]:
     return {"format": FORMAT_VERSION, "libraries": libraries, "blas": blas}
 
 
-def _load(path: Path | None, identity: dict[str, Any]) -> dict[str, Rates]:
+def _load(path: Path | None) -> dict[str, Rates]:
     try:
         found = json.loads(path.read_text()) if path is not None else {}
-        if found["identity"] != identity:
+        if found["identity"] != _identity():
             return {}
         return {
             str(key): {str(name): float(value) for name, value in rates.items()}
@@ -174,13 +174,13 @@ def _load(path: Path | None, identity: dict[str, Any]) -> dict[str, Rates]:
         return {}
 
 
-def _save(path: Path | None, identity: dict[str, Any], rates: dict[str, Rates]) -> None:
+def _save(path: Path | None, rates: dict[str, Rates]) -> None:
     if path is None:
         return
     beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps({"identity": identity, "rates": rates}, indent=1, sort_keys=True))
+        beside.write_text(json.dumps({"identity": _identity(), "rates": rates}, indent=1, sort_keys=True))
         beside.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

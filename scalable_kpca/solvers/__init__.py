@@ -1,7 +1,7 @@
 """Eigensolvers: an operator in, an `EigenResult` out."""
 
 from scalable_kpca.solvers.arpack import lowest_eigenvalue, solve_arpack
-from scalable_kpca.solvers.block_krylov import MAX_PASSES, KrylovState, expand, solve_block_krylov
+from scalable_kpca.solvers.block_krylov import MAX_PASSES, KrylovState, expand, random_directions, solve_block_krylov
 from scalable_kpca.solvers.dense import solve_dense
 from scalable_kpca.solvers.power import solve_power
 from scalable_kpca.solvers.result import EigenResult, canonical
@@ -13,6 +13,7 @@ __all__ = [
     "canonical",
     "expand",
     "lowest_eigenvalue",
+    "random_directions",
     "solve_arpack",
     "solve_block_krylov",
     "solve_dense",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -13,10 +13,11 @@ from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers.result import EigenResult, canonical
 
-__all__ = ["KrylovState", "expand", "solve_block_krylov"]
+__all__ = ["KrylovState", "expand", "random_directions", "solve_block_krylov"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
+Ritz = tuple[Vector, Matrix, Vector]
 EPS = float(np.finfo(np.float64).eps)
 SMALL_SPREAD = 0.1  # of the smallest wanted eigenvalue: residuals of the Ritz vectors kept beside the wanted ones
 MAX_PASSES = 100  # when no limit is given: ten times what a spectrum that can be told apart takes
@@ -50,11 +51,11 @@ class KrylovState:
     n_passes: int = 0
 
     def __post_init__(self) -> None:
-        # one memory layout, so that a state from a disk goes on with the same bits as one that never left memory
+        # one memory layout, whatever made the arrays: BLAS adds in another order for another layout
         for name in ("basis", "projected", "block", "coupling"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
 
-    def ritz(self) -> tuple[Vector, Matrix, Vector]:
+    def ritz(self) -> Ritz:
         """Ritz values, descending, their coordinates in the basis, and residual norms from the recurrence."""
         values, vectors = scipy.linalg.eigh(self.projected)
         values, vectors = values[::-1], vectors[:, ::-1]
@@ -117,27 +118,27 @@ def solve_block_krylov(
     b = max(1, start.shape[1])
     while True:
         state = expand(operator, state)
-        values, _, residuals = state.ritz()
+        ritz = values, _, residuals = state.ritz()
         wanted = count(values, residuals)
         # below the rounding of the products a residual says nothing more, and no further pass would make it smaller
         accepted = max(tol * values[0], state.rounding)
         if wanted is not None and wanted <= len(values) and (residuals[:wanted] <= accepted).all():
-            return _result(state, wanted, max_basis // 2)
+            return _result(state, ritz, wanted, max_basis // 2)
         if state.n_passes >= max_passes:
-            raise _not_converged(state, wanted, tol, max_passes, max_basis)
+            raise _not_converged(state, ritz, wanted, tol, max_passes, max_basis)
         if state.block.shape[1] == 0:
             state = _continue_invariant(state, b, rng)
             if state.block.shape[1] == 0:
                 k = len(values) if wanted is None else min(wanted, len(values))
-                return _result(state, k, max_basis // 2)
+                return _result(state, ritz, k, max_basis // 2)
         elif state.basis.shape[1] + 2 * state.block.shape[1] > max_basis:
             state = _restart(state, max(b, min(len(values), max_basis - 2 * b)))
 
 
 def _not_converged(
-    state: KrylovState, wanted: int | None, tol: float, max_passes: int, max_basis: int
+    state: KrylovState, ritz: Ritz, wanted: int | None, tol: float, max_passes: int, max_basis: int
 ) -> NotConvergedError:
-    values, _, residuals = state.ritz()
+    values, _, residuals = ritz
     if wanted is None:
         message = (
             f"block Krylov has {len(values)} components in max_passes={max_passes} passes, too few for the share of "
@@ -151,7 +152,7 @@ def _not_converged(
             "float64."
         )
     k = len(values) if wanted is None else min(wanted, len(values))
-    return NotConvergedError(message, result=_result(state, k, max_basis // 2))
+    return NotConvergedError(message, result=_result(state, ritz, k, max_basis // 2))
 
 
 def expand(operator: CenteredGram, state: KrylovState) -> KrylovState:
@@ -203,16 +204,33 @@ def _nearest_orthonormal(block: Matrix) -> Matrix:
 
 def _continue_invariant(state: KrylovState, b: int, rng: np.random.Generator) -> KrylovState:
     """Fresh random directions for a basis that the operator maps into itself; none when it spans everything centred."""
-    n, m = state.basis.shape
-    width = min(b, n - 1 - m)
-    if width <= 0:
-        return state
-    fresh = rng.standard_normal((n, width))
+    block = random_directions(state.basis, b, rng)
+    width = block.shape[1]
+    return replace(state, block=block, coupling=np.zeros((width, state.basis.shape[1]))) if width else state
+
+
+def random_directions(basis: Matrix, width: int, rng: np.random.Generator) -> Matrix:
+    """Gaussian directions in what centred vectors leave beside a basis: orthonormal, as many as there is room for.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (n, m), float64
+        Orthonormal, centred columns.
+    width : int
+        Columns wanted.
+    rng : numpy.random.Generator
+        Of the draw.
+
+    Returns
+    -------
+    ndarray of shape (n, min(width, n − 1 − m)), float64
+    """
+    n, m = basis.shape
+    fresh = rng.standard_normal((n, max(0, min(width, n - 1 - m))))
     fresh -= fresh.mean(axis=0)
     for _ in range(2):
-        fresh -= state.basis @ (state.basis.T @ fresh)
-    block = scipy.linalg.qr(fresh, mode="economic")[0]
-    return KrylovState(state.basis, state.projected, block, np.zeros((width, m)), state.rounding, state.n_passes)
+        fresh -= basis @ (basis.T @ fresh)
+    return np.asarray(scipy.linalg.qr(fresh, mode="economic")[0], np.float64)
 
 
 def _restart(state: KrylovState, kept: int) -> KrylovState:
@@ -228,8 +246,8 @@ def _restart(state: KrylovState, kept: int) -> KrylovState:
     )
 
 
-def _result(state: KrylovState, k: int, max_vectors: int) -> EigenResult:
-    values, coordinates, residuals = state.ritz()
+def _result(state: KrylovState, ritz: Ritz, k: int, max_vectors: int) -> EigenResult:
+    values, coordinates, residuals = ritz
     projected = state.coupling @ coordinates
     # beside the wanted pairs, those that are nearly as good: what is left without them has smaller eigenvalues
     spread = np.sqrt(np.cumsum(np.square(residuals)))

@@ -1,6 +1,6 @@
 """Integers and rates: tiles, tasks, bytes, passes and seconds of an exact fit, and the plan that chooses among them."""
 
-from scalable_kpca.tiling.choices import DENSE_LIMIT, GRAM_HOMES, SOLVERS, check_components
+from scalable_kpca.tiling.choices import DENSE_LIMIT, GRAM_HOMES, SOLVERS, check_choice, check_components
 from scalable_kpca.tiling.homes import Alternative
 from scalable_kpca.tiling.plan import Plan, plan_exact
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
@@ -29,6 +29,7 @@ __all__ = [
     "ProductRate",
     "Tiling",
     "arpack_vectors",
+    "check_choice",
     "check_components",
     "nominal_rates",
     "plan_exact",

@@ -12,6 +12,7 @@ __all__ = [
     "DENSE_LIMIT",
     "GRAM_HOMES",
     "SOLVERS",
+    "check_choice",
     "check_choices",
     "check_components",
     "check_whole",
@@ -49,15 +50,17 @@ def check_whole(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """ConfigError for a value that is not among those allowed."""
+    if value not in allowed:
+        raise ConfigError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
+
+
 def check_choices(dtype: str, solver: str, gram: str, *, has_disk: bool) -> None:
     """ConfigError for a name that is not known, and for stored tiles without a place."""
-    for name, value, allowed in (
-        ("dtype", dtype, ("auto", "float64", "float32")),
-        ("eigen_solver", solver, ("auto", *SOLVERS)),
-        ("gram", gram, ("auto", *GRAM_HOMES)),
-    ):
-        if value not in allowed:
-            raise ConfigError(f"{name}={value!r} is not known; choose one of {', '.join(allowed)}.")
+    check_choice("dtype", dtype, ("auto", "float64", "float32"))
+    check_choice("eigen_solver", solver, ("auto", *SOLVERS))
+    check_choice("gram", gram, ("auto", *GRAM_HOMES))
     if gram == "zarr" and not has_disk:
         raise ConfigError('gram="zarr" needs a place for the tiles; set workdir to a directory with room.')
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dask.utils import format_bytes
 
+from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Source
@@ -17,7 +18,6 @@ from scalable_kpca.source.location import split_uri
 from scalable_kpca.tiling import Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
-from scalable_kpca.workflow.files import tree_bytes
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import score_names
 

@@ -12,7 +12,7 @@ from typing import Any
 from scalable_kpca.disk import sync
 from scalable_kpca.errors import StorageError
 
-__all__ = ["file_digest", "read_json", "remove_file", "remove_tree", "tree_bytes", "write_json"]
+__all__ = ["file_digest", "read_json", "remove_file", "remove_tree", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -55,8 +55,3 @@ def remove_file(path: Path) -> None:
     """Remove a file, or whatever stands in its place, so that it stays removed after a crash."""
     remove_tree(path)
     sync(path.parent)
-
-
-def tree_bytes(root: Path) -> int:
-    """Bytes of all files below a directory; 0 when it is not there."""
-    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
