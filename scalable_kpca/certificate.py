@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.completeness import Found, Probe, probe_remainder
+from scalable_kpca.completeness import Verdict
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import EigenResult
 from scalable_kpca.tiling import CERTIFIED_COLUMNS
 
-__all__ = ["Certificate", "GramScale", "Verdict", "certificate_of", "examine", "residual_bounds"]
+__all__ = ["Certificate", "certificate_of", "residual_bounds"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-
-RESOLUTION = 1e-6  # eigenvalues that differ by less of their size are one to the question what was missed
-FAILURE = 1e-6  # chance that a probe's bound may fail
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,81 +81,6 @@ class Certificate:
         return cls(**values)
 
 
-@dataclass(frozen=True)
-class GramScale:
-    """How large K and K̃ are: what rounding and ratios are measured against.
-
-    Attributes
-    ----------
-    n_samples : int
-        Size of the matrix.
-    dtype : str
-        Of the tiles.
-    max_diagonal : float
-        Largest k(x, x).
-    gram_norm : float
-        ‖K‖_F of the uncentred matrix.
-    squared_norm : float
-        ‖K̃‖_F².
-    total_variance : float
-        tr K̃; 0 when it cannot be told from 0.
-    entry_error : float
-        Largest error of an entry of K, to first order.
-    norm_error : float
-        Bound on the rounding of `squared_norm`.
-    """
-
-    n_samples: int
-    dtype: str
-    max_diagonal: float
-    gram_norm: float
-    squared_norm: float
-    total_variance: float
-    entry_error: float = 0.0
-    norm_error: float = 0.0
-
-    @property
-    def rounding(self) -> float:
-        """Bound on the norm of the rounding in K̃v for a unit v: n·eps·‖K‖_F."""
-        return self.n_samples * float(np.finfo(np.float64).eps) * self.gram_norm
-
-    def zero_threshold(self, largest: float = 0.0) -> float:
-        """Eigenvalues up to ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))`` count as zero; λ₁ is `largest`.
-
-        Evaluation in float32 may be less exact than eps(dtype); then its error takes the place of eps. The largest
-        k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is small beside K,
-        as for constant rows.
-        """
-        relative = max(self.n_samples * float(np.finfo(np.float64).eps), float(np.finfo(self.dtype).eps))
-        return max(relative * max(largest, self.max_diagonal), self.entry_error)
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """Whether a larger eigenvalue was missed.
-
-    Attributes
-    ----------
-    complete : bool
-        Whether that is excluded.
-    missed_bound, failure_probability : float
-        As in `Certificate`.
-    how : str
-        How it was established, or what is missing.
-    level : float
-        Above which another eigenvalue would be one that was missed: the smallest returned one and its uncertainty.
-    alarm : ndarray of shape (n_samples, m), float64, or None
-        Directions in which a larger eigenvalue shows.
-    """
-
-    complete: bool
-    missed_bound: float
-    failure_probability: float
-    how: str
-    level: float
-    alarm: Matrix | None = None
-
-
 def residual_bounds(
     operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix, scale: GramScale, result: EigenResult
 ) -> tuple[Vector, Vector]:
@@ -187,96 +110,6 @@ def residual_bounds(
     else:
         norms, rounding = result.residual_norms[: len(eigenvalues)], result.rounding + scale.rounding
     return norms, norms + rounding
-
-
-def examine(
-    operator: CenteredGram,
-    eigenvalues: Vector,
-    eigenvectors: Matrix,
-    bounds: Vector,
-    scale: GramScale,
-    result: EigenResult,
-    *,
-    probe_width: int,
-    max_probe_passes: int,
-    seed: int,
-    positive_semidefinite: bool,
-) -> Verdict:
-    """Whether the returned pairs are the leading ones: proven from norms where they suffice, else probed.
-
-    Parameters
-    ----------
-    operator, eigenvalues, eigenvectors, scale, result
-        As in `residual_bounds`.
-    bounds : ndarray of shape (k,), float64
-        From `residual_bounds`.
-    probe_width, max_probe_passes, seed : int
-        Of the random block in what is left; no passes, no probe.
-    positive_semidefinite : bool
-        Whether the kernel is: then no eigenvalue is below −n·`entry_error`.
-
-    Returns
-    -------
-    Verdict
-    """
-    k, smallest, rounding = len(eigenvalues), float(eigenvalues[-1]), result.rounding + scale.rounding
-    uncertain = float(np.linalg.norm(bounds)) + 2 * rounding
-    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(float(eigenvalues[0]))) + uncertain
-    if result.is_whole_spectrum:
-        return Verdict(True, smallest, 0.0, "the whole spectrum was computed", level)
-    found = _found(eigenvalues, bounds, scale, result)
-    proven = found.proven_bound(k)
-    if proven <= level:
-        how = f"the Frobenius norm leaves no room for another eigenvalue above {proven:.6g}"
-        return Verdict(True, proven, 0.0, how, level)
-    if max_probe_passes < 1:
-        how = f"not proven: the Frobenius norm leaves room for an eigenvalue up to {proven:.6g} beside these"
-        return Verdict(False, proven, 0.0, how, level)
-    vectors = eigenvectors if result.ritz_vectors is None else result.ritz_vectors
-    p = vectors.shape[1]
-    left = max(found.squared_norm - float(np.square(found.lower_bounds[:p]).sum()), 0.0)
-    probe = probe_remainder(
-        operator,
-        vectors,
-        alarm=level,
-        is_clear=lambda beyond: found.missed_bound(k, p, beyond) <= level,
-        below=found.lower_bounds[p:],
-        squared_norm=left,
-        lowest=scale.n_samples * scale.entry_error + scale.rounding if positive_semidefinite else float(np.sqrt(left)),
-        rounding=rounding,
-        width=probe_width,
-        max_passes=max_probe_passes,
-        failure=FAILURE,
-        seed=seed,
-    )
-    return _judge(probe, min(found.missed_bound(k, p, probe.upper_bound), proven), level)
-
-
-def _found(eigenvalues: Vector, bounds: Vector, scale: GramScale, result: EigenResult) -> Found:
-    """What the solver has, with the rounding of its products inside the residuals."""
-    squared_norm, rounding = scale.squared_norm + scale.norm_error, result.rounding + scale.rounding
-    if result.ritz_values is None or result.ritz_gram is None:
-        # residuals are known by their norms only: RᵀR ≼ (Σ‖r‖²) I
-        return Found(eigenvalues, np.eye(len(bounds)) * float(np.square(bounds).sum()), squared_norm, rounding)
-    # (R + E)ᵀ(R + E) ≼ 2RᵀR + 2EᵀE
-    gram = 2 * result.ritz_gram
-    gram[np.diag_indices_from(gram)] += 2 * rounding**2
-    return Found(result.ritz_values, gram, squared_norm, rounding)
-
-
-def _judge(probe: Probe, missed: float, level: float) -> Verdict:
-    chance = f"a random block of {probe.ritz_vectors.shape[1]} columns in {probe.n_passes} passes"
-    if len(probe.ritz_values) and probe.ritz_values[0] > level:
-        how = f"an eigenvalue near {probe.ritz_values[0]:.6g} may be missing: {chance} showed it beside these"
-        return Verdict(False, missed, probe.failure_probability, how, level, alarm=probe.ritz_vectors)
-    if missed <= level:
-        how = f"{chance} leaves no room for another eigenvalue above {missed:.6g}, with probability 1 − {FAILURE:g}"
-        return Verdict(True, missed, probe.failure_probability, how, level)
-    how = (
-        f"not proven: {chance} found nothing above {level:.6g}, and excludes with probability 1 − {FAILURE:g} only "
-        f"what is above {missed:.6g}"
-    )
-    return Verdict(False, missed, probe.failure_probability, how, level)
 
 
 def certificate_of(

@@ -1,9 +1,8 @@
-"""Whether a larger eigenvalue was missed: proofs from norms, and a random block in what the found vectors leave."""
+"""Whether a larger eigenvalue was missed: proven from norms where they suffice, else probed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,37 +10,17 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers import KrylovState, expand, random_directions
+from scalable_kpca.probe import Probe, probe_remainder
+from scalable_kpca.scale import GramScale
+from scalable_kpca.solvers import EigenResult
 
-__all__ = ["Found", "Probe", "probe_remainder", "random_start_bound"]
+__all__ = ["Found", "Verdict", "examine"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """What a random block has seen of B = PK̃P, P the projection onto what the found vectors leave.
-
-    Attributes
-    ----------
-    ritz_values : ndarray of shape (m,), float64
-        Of B, descending: each is a lower bound on the eigenvalue of B of the same rank.
-    ritz_vectors : ndarray of shape (n_samples, ≤ width), float64
-        Of the leading ones.
-    upper_bound : float
-        No eigenvalue of B is above it, but for a chance of `failure_probability` in the draw of the block.
-    failure_probability : float
-        0 when the bound is certain.
-    n_passes : int
-        Products that were made.
-    """
-
-    ritz_values: Vector
-    ritz_vectors: Matrix
-    upper_bound: float
-    failure_probability: float
-    n_passes: int
+RESOLUTION = 1e-6  # eigenvalues that differ by less of their size are one to the question what was missed
+FAILURE = 1e-6  # chance that a probe's bound may fail
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,178 +97,117 @@ class Found:
         return self.missed_bound(n_returned, p, self.room(p))
 
 
-def random_start_bound(
-    theta: float, below: Vector, *, width: int, n_passes: int, squared_norm: float, lowest: float, failure: float
-) -> float:
-    """Bound on the largest eigenvalue of B, from block Krylov iteration that began with a Gaussian block.
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Whether a larger eigenvalue was missed.
 
-    Parameters
+    Attributes
     ----------
-    theta : float
-        θ₁, the largest Ritz value after `n_passes` products without a restart.
-    below : ndarray of shape (m,), float64
-        θ, descending: a lower bound on the eigenvalue of B of the same rank.
-    width : int
-        Columns of the Gaussian block.
-    n_passes : int
-        q ≥ 1.
-    squared_norm : float
-        ‖B‖_F², or more.
-    lowest : float
-        ν ≥ 0: no eigenvalue of B is below −ν.
-    failure : float
-        Chance that the bound may fail, over the draw of the block.
-
-    Returns
-    -------
-    float
-        At most ‖B‖_F, which is certain.
-
-    Notes
-    -----
-    Let μ₁ ≥ μ₂ ≥ … be the eigenvalues of B and g_i the rows of the Gaussian block in its eigenvectors. Of s columns
-    take the combination w that is orthogonal to g₂ … g_s; g₁w and g_iw, i > s, are then independent standard normal.
-    The Krylov space holds p(B)Gw for p(μ) = μ·T_{q−2}(x(μ)), x mapping [−ν, τ] to [−1, 1], T a Chebyshev polynomial.
-    Its Rayleigh quotient is at most θ₁, so that, for τ ≥ min(μ_{s+1}, θ₁),
-
-        (μ₁ − θ₁) μ₁² T_{q−2}(x(μ₁))² (g₁w)² ≤ (θ₁ + ν) Σ_{i>s} μ_i² (g_iw)².
-
-    The chance of |g₁w| ≤ κ(Σ_{i>s} μ_i²(g_iw)² / Σ_{i>s} μ_i²)^½ is at most (2/π)^½ κ (Jensen), and ⌊width/s⌋ disjoint
-    groups of s columns fail independently. By interlacing μ_i ≥ θ_i, which bounds μ_{s+1} and Σ_{i>s} μ_i² by what
-    ‖B‖_F² leaves. Every s is tried, each with its share of `failure`. This sharpens, by the norm that is known
-    here and by the block, the bound of Kuczyński and Woźniakowski, 1.648 √n exp(−(2q − 1)√ε).
-
-    References
-    ----------
-    Kuczyński and Woźniakowski (1992), Estimating the largest eigenvalue by the power and Lanczos algorithms with a
-    random start, theorem 4.2.
+    complete : bool
+        Whether that is excluded.
+    missed_bound, failure_probability : float
+        As in `Certificate`.
+    how : str
+        How it was established, or what is missing.
+    level : float
+        Above which another eigenvalue would be one that was missed: the smallest returned one and its uncertainty.
+    alarm : ndarray of shape (n_samples, m), float64, or None
+        Directions in which a larger eigenvalue shows.
     """
-    certain = math.sqrt(max(squared_norm, 0.0))
-    theta = max(theta, 0.0)
-    if n_passes < 2 or theta >= certain:
-        return max(certain, theta)  # θ₁ above the norm is rounding
-    squares = np.square(np.maximum(below, 0))
-    before = np.concatenate([[0.0], np.cumsum(squares)])  # Σ_{i≤j} θ_i²
-    best = certain
-    for s in range(1, min(width, len(squares)) + 1):
-        kappa = math.sqrt(math.pi / 2) * (failure / width) ** (1 / (width // s))
-        beyond = before[-1] - before[min(s + 1, len(squares))]
-        counts = np.arange(s + 1, 0, -1)  # of μ_j … μ_{s+1}, which are all ≥ μ_{s+1}
-        squared_tau = ((squared_norm - beyond - before[: s + 1]) / counts).min()
-        tau = min(theta, math.sqrt(max(squared_tau, 0.0)))
-        tail = max(squared_norm - before[s], 0.0)
-        best = min(best, _solve_for_mu(theta, tau, lowest, tail, n_passes - 2, kappa, best))
-    return best
+
+    complete: bool
+    missed_bound: float
+    failure_probability: float
+    how: str
+    level: float
+    alarm: Matrix | None = None
 
 
-def _solve_for_mu(
-    theta: float, tau: float, lowest: float, tail: float, degree: int, kappa: float, certain: float
-) -> float:
-    """Smallest μ at which the inequality of `random_start_bound` no longer holds, by bisection up to `certain`."""
-    width = max(tau + lowest, np.finfo(np.float64).tiny)
-
-    def excluded(mu: float) -> bool:
-        # logarithms, for the polynomial leaves the range of a float
-        x = max((2 * mu - tau + lowest) / width, 1.0)
-        growth = 2 * _log_cosh(degree * math.acosh(x))
-        have = math.log(mu - theta) + 2 * math.log(mu) + growth + 2 * math.log(kappa)
-        return tail == 0 or have > math.log((theta + lowest) or np.finfo(np.float64).tiny) + math.log(tail)
-
-    low, high = theta, certain
-    if not excluded(high):
-        return certain
-    for _ in range(60):
-        middle = (low + high) / 2
-        if middle <= theta:
-            break
-        low, high = (low, middle) if excluded(middle) else (middle, high)
-    return high
-
-
-def _log_cosh(value: float) -> float:
-    return abs(value) + math.log1p(math.exp(-2 * abs(value))) - math.log(2)
-
-
-def probe_remainder(
+def examine(
     operator: CenteredGram,
-    vectors: Matrix,
+    eigenvalues: Vector,
+    eigenvectors: Matrix,
+    bounds: Vector,
+    scale: GramScale,
+    result: EigenResult,
     *,
-    alarm: float,
-    is_clear: Callable[[float], bool],
-    below: Vector,
-    squared_norm: float,
-    lowest: float,
-    rounding: float = 0.0,
-    width: int,
-    max_passes: int,
-    failure: float,
+    probe_width: int,
+    max_probe_passes: int,
     seed: int,
-) -> Probe:
-    """Look for a large eigenvalue in what the found vectors leave, from a fresh random block.
+    positive_semidefinite: bool,
+) -> Verdict:
+    """Whether the returned pairs are the leading ones: proven from norms where they suffice, else probed.
 
     Parameters
     ----------
-    operator : CenteredGram of shape (n_samples, n_samples)
-        K̃.
-    vectors : ndarray of shape (n_samples, p)
-        Orthonormal, centred: what was found.
-    alarm : float
-        A Ritz value of B above it ends the probe.
-    is_clear : callable
-        Whether a bound on the eigenvalues of B is small enough; that ends it too.
-    below : ndarray of shape (m,), float64
-        Lower bounds on the largest eigenvalues of B that are known already, descending.
-    squared_norm : float
-        ‖B‖_F², or more.
-    lowest : float
-        No eigenvalue of B is below −lowest.
-    rounding : float
-        By which a Ritz value may be wrong.
-    width, max_passes : int
-        Of the block; most products.
-    failure : float
-        Chance that the bound may fail.
-    seed : int
-        Of the block.
+    operator, eigenvalues, eigenvectors, scale, result
+        As in `residual_bounds`.
+    bounds : ndarray of shape (k,), float64
+        From `residual_bounds`.
+    probe_width, max_probe_passes, seed : int
+        Of the random block in what is left; no passes, no probe.
+    positive_semidefinite : bool
+        Whether the kernel is: then no eigenvalue is below −n·`entry_error`.
 
     Returns
     -------
-    Probe
-
-    Notes
-    -----
-    Passes: at most `max_passes`. Memory: n·(p + width·(passes + 2)) float64. When the Krylov space is invariant before
-    that, a Gaussian start has (with probability 1) a part in every eigenspace, and the top Ritz value is the top
-    eigenvalue.
+    Verdict
     """
-    block = random_directions(vectors, width, np.random.default_rng([seed, 2]))
-    p, width = vectors.shape[1], block.shape[1]
-    if width == 0:
-        return Probe(np.zeros(0), block, 0.0, 0.0, 0)
-    # the found vectors are only kept orthogonal to: their own images play no part in the Ritz values of B
-    state = KrylovState(vectors, np.zeros((p, p)), block, np.zeros((width, p)))
-    upper = math.sqrt(max(squared_norm, 0.0))
-    while True:
-        state = expand(operator, state)
-        values, coordinates = scipy.linalg.eigh(state.projected[p:, p:])
-        values, coordinates = values[::-1], coordinates[:, ::-1]
-        theta, exhausted = float(values[0]), state.block.shape[1] == 0
-        bound = theta + rounding if exhausted else random_start_bound(
-            theta + rounding,
-            _elementwise_largest(values - rounding, below),
-            width=width,
-            n_passes=state.n_passes,
-            squared_norm=squared_norm,
-            lowest=lowest,
-            failure=failure / max_passes,  # there is a look after every pass
-        )  # fmt: skip
-        upper = min(upper, bound)
-        if exhausted or theta > alarm or is_clear(upper) or state.n_passes >= max_passes:
-            return Probe(values, state.basis[:, p:] @ coordinates[:, :width], upper, failure, state.n_passes)
+    k, smallest, rounding = len(eigenvalues), float(eigenvalues[-1]), result.rounding + scale.rounding
+    uncertain = float(np.linalg.norm(bounds)) + 2 * rounding
+    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(float(eigenvalues[0]))) + uncertain
+    if result.is_whole_spectrum:
+        return Verdict(True, smallest, 0.0, "the whole spectrum was computed", level)
+    found = _found(eigenvalues, bounds, scale, result)
+    proven = found.proven_bound(k)
+    if proven <= level:
+        how = f"the Frobenius norm leaves no room for another eigenvalue above {proven:.6g}"
+        return Verdict(True, proven, 0.0, how, level)
+    if max_probe_passes < 1:
+        how = f"not proven: the Frobenius norm leaves room for an eigenvalue up to {proven:.6g} beside these"
+        return Verdict(False, proven, 0.0, how, level)
+    vectors = eigenvectors if result.ritz_vectors is None else result.ritz_vectors
+    p = vectors.shape[1]
+    left = max(found.squared_norm - float(np.square(found.lower_bounds[:p]).sum()), 0.0)
+    probe = probe_remainder(
+        operator,
+        vectors,
+        alarm=level,
+        is_clear=lambda beyond: found.missed_bound(k, p, beyond) <= level,
+        below=found.lower_bounds[p:],
+        squared_norm=left,
+        lowest=scale.n_samples * scale.entry_error + scale.rounding if positive_semidefinite else float(np.sqrt(left)),
+        rounding=rounding,
+        width=probe_width,
+        max_passes=max_probe_passes,
+        failure=FAILURE,
+        seed=seed,
+    )
+    return _judge(probe, min(found.missed_bound(k, p, probe.upper_bound), proven), level)
 
 
-def _elementwise_largest(values: Vector, others: Vector) -> Vector:
-    longest = np.full(max(len(values), len(others)), -np.inf)
-    longest[: len(values)] = values
-    longest[: len(others)] = np.maximum(longest[: len(others)], others)
-    return longest
+def _found(eigenvalues: Vector, bounds: Vector, scale: GramScale, result: EigenResult) -> Found:
+    """What the solver has, with the rounding of its products inside the residuals."""
+    squared_norm, rounding = scale.squared_norm + scale.norm_error, result.rounding + scale.rounding
+    if result.ritz_values is None or result.ritz_gram is None:
+        # residuals are known by their norms only: RᵀR ≼ (Σ‖r‖²) I
+        return Found(eigenvalues, np.eye(len(bounds)) * float(np.square(bounds).sum()), squared_norm, rounding)
+    # (R + E)ᵀ(R + E) ≼ 2RᵀR + 2EᵀE
+    gram = 2 * result.ritz_gram
+    gram[np.diag_indices_from(gram)] += 2 * rounding**2
+    return Found(result.ritz_values, gram, squared_norm, rounding)
+
+
+def _judge(probe: Probe, missed: float, level: float) -> Verdict:
+    chance = f"a random block of {probe.ritz_vectors.shape[1]} columns in {probe.n_passes} passes"
+    if len(probe.ritz_values) and probe.ritz_values[0] > level:
+        how = f"an eigenvalue near {probe.ritz_values[0]:.6g} may be missing: {chance} showed it beside these"
+        return Verdict(False, missed, probe.failure_probability, how, level, alarm=probe.ritz_vectors)
+    if missed <= level:
+        how = f"{chance} leaves no room for another eigenvalue above {missed:.6g}, with probability 1 − {FAILURE:g}"
+        return Verdict(True, missed, probe.failure_probability, how, level)
+    how = (
+        f"not proven: {chance} found nothing above {level:.6g}, and excludes with probability 1 − {FAILURE:g} only "
+        f"what is above {missed:.6g}"
+    )
+    return Verdict(False, missed, probe.failure_probability, how, level)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.certificate import GramScale
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError, NotConvergedError
 from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
@@ -19,6 +18,7 @@ from scalable_kpca.journal import Journal
 from scalable_kpca.kernels import STRIP_ROWS, Kernel
 from scalable_kpca.model import Model
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import EigenResult, lowest_eigenvalue
 from scalable_kpca.solving import Solve
 from scalable_kpca.source import Rows

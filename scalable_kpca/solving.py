@@ -9,19 +9,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.certificate import (
-    Certificate,
-    GramScale,
-    Verdict,
-    certificate_of,
-    examine,
-    residual_bounds,
-)
+from scalable_kpca.certificate import Certificate, certificate_of, residual_bounds
+from scalable_kpca.completeness import Verdict, examine
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, NotConvergedError
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.nystroem import nystroem_block
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import (
     MAX_PASSES,
     EigenResult,

@@ -30,6 +30,8 @@ ORDER = [
     "operator",
     "solvers",
     "planning",
+    "scale",
+    "probe",
     "completeness",
     "certificate",
     "solving",

@@ -6,12 +6,14 @@ import pickle
 import numpy as np
 import pytest
 
-from scalable_kpca.certificate import GramScale, examine, residual_bounds
-from scalable_kpca.completeness import Found, probe_remainder, random_start_bound
+from scalable_kpca.certificate import residual_bounds
+from scalable_kpca.completeness import Found, examine
 from scalable_kpca.engine import open_engine, single_threaded_blas
 from scalable_kpca.errors import AccuracyWarning, NotConvergedError
 from scalable_kpca.kernels import Linear
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.probe import probe_remainder, random_start_bound
+from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import EigenResult, solve_arpack
 from scalable_kpca.solving import Solve
 from scalable_kpca.source import ArrayRows

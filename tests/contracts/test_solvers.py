@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from scalable_kpca.certificate import GramScale, certificate_of, examine, residual_bounds
+from scalable_kpca.certificate import certificate_of, residual_bounds
+from scalable_kpca.completeness import examine
 from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import (
     EigenResult,
     canonical,

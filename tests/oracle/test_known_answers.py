@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from scalable_kpca.certificate import GramScale, residual_bounds
+from scalable_kpca.certificate import residual_bounds
 from scalable_kpca.operator import CenteredGram
+from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import EigenResult
 from scalable_kpca.transform import project
 from tests.support import centred, fit, gram_of, rounding
