@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scalable_kpca.approximate import merge
     from scalable_kpca.errors import KernelPCAError
     from scalable_kpca.estimators import KernelPCA
     from scalable_kpca.kernels import kernel_array
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["KernelPCA", "KernelPCAError", "Model", "__version__", "kernel_array", "load_model", "plan", "project"]
+__all__ = [
+    "KernelPCA",
+    "KernelPCAError",
+    "Model",
+    "__version__",
+    "kernel_array",
+    "load_model",
+    "merge",
+    "plan",
+    "project",
+]
 
 # names are imported when they are first used, so that `skpca --help` does not wait for numpy, dask and scikit-learn
 _HOMES = {
@@ -26,6 +37,7 @@ _HOMES = {
     "Model": "model",
     "kernel_array": "kernels",
     "load_model": "model",
+    "merge": "approximate",
     "plan": "planning",
     "project": "transform",
 }

@@ -123,6 +123,10 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
         answer["n_components"] = model.n_components
         answer["explained_variance"] = float(certificate.explained_variance_ratio.sum())
         answer |= {"complete": certificate.complete, "missed_bound": certificate.missed_bound}
+        answer["method"] = outcome.fit.model.solver if outcome.fit.model.n_passes == 0 else "exact"
+    elif outcome.updates:
+        text = f"nothing to do: this input and configuration, and {outcome.updates} partitions of later updates, gave"
+        _say([f"{text} {outcome.run.path}"], as_json)
     elif outcome.status == "restored":
         _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
     else:
@@ -140,13 +144,61 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
 def plan(config: Path, overrides: tuple[str, ...], calibrate: bool, as_json: bool) -> None:
     """Say what the job CONFIG would do and what it would take, without doing it."""
     from scalable_kpca.report import plan_lines
+    from scalable_kpca.workflow.advising import advise
     from scalable_kpca.workflow.checks import check_budget
 
     prepared = _prepare(config, overrides, calibrate=calibrate)
     if not prepared.output.run(prepared.fingerprint).is_committed:
         check_budget(prepared.config.budget, prepared.plan, prepared.source)
     _say(plan_lines(prepared.plan), as_json)
-    _answer({"fingerprint": prepared.fingerprint, "plan": prepared.plan.to_json()}, as_json)
+    answer = {"fingerprint": prepared.fingerprint, "plan": prepared.plan.to_json()}
+    if prepared.plan.method == "nystroem":
+        advice = advise(prepared)
+        _say(["", *advice.lines()], as_json)
+        answer["advice"] = advice.to_json()
+    _answer(answer, as_json)
+
+
+@skpca.command()
+@_output
+@click.option("--source", metavar="URI", help="New partitions; those that are in the model already are left out.")
+@click.option("--withdraw", multiple=True, metavar="NAME", help="Partition to take away: its path or file name.")
+@click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask scheduler, such as tcp://host:8786.")
+@_json
+def update(output: Path, source: str | None, withdraw: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
+    """Add new partitions to the Nyström model in OUTPUT without reading the old ones; exit code 99 for nothing new."""
+    from scalable_kpca.workflow.layout import Output
+    from scalable_kpca.workflow.progress import progress
+    from scalable_kpca.workflow.update import update_output
+
+    if source is None and not withdraw:
+        raise click.UsageError("give --source, --withdraw or both.")
+    with progress(lambda line: click.echo(line, err=True)) as listener:
+        done = update_output(
+            Output(output), source, Path.cwd(), withdraw=withdraw, scheduler=scheduler, listener=listener
+        )
+    rows = sum(part.rows for part in done.added)
+    _say(
+        [
+            f"{done.status}: {len(done.added)} partitions of {rows} rows added, {len(done.withdrawn)} withdrawn",
+            *(f"drift {ratio:.3g}  {path}" for path, ratio in done.drift.items()),
+            f"in force: {done.run.path}",
+        ],
+        as_json,
+    )
+    _answer(
+        {
+            "status": done.status,
+            "run": str(done.run.path),
+            "added": [part.path for part in done.added],
+            "withdrawn": [part.path for part in done.withdrawn],
+            "rows": rows,
+            "seconds": round(done.seconds, 3),
+        },
+        as_json,
+    )
+    if done.status == "unchanged":
+        raise SystemExit(NOTHING_TO_DO)
 
 
 @skpca.command()

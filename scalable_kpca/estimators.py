@@ -1,8 +1,9 @@
-"""`KernelPCA`: scikit-learn's shape around an exact, out-of-core fit. Wiring only."""
+"""`KernelPCA`: scikit-learn's shape around an out-of-core fit. Wiring only."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -16,27 +17,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from scalable_kpca.engine import Engine, active_kind, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
-from scalable_kpca.exact import fit_exact, open_gram
-from scalable_kpca.kernels import resolve_kernel
-from scalable_kpca.machine import disk_room, resolve_threads
-from scalable_kpca.model import Model, in_memory, save_model
-from scalable_kpca.planning import gram_fingerprint, plan
-from scalable_kpca.source import (
-    Rows,
-    RowSummary,
-    StoredRows,
-    check_width,
-    digest_rows,
-)
-from scalable_kpca.staging import exclusive_directory, is_dask, is_zarr, stage_rows
-from scalable_kpca.tiling import Plan, check_components
+from scalable_kpca.exact import ExactFit
+from scalable_kpca.fitting import Fitted, Fitting, Options, scores_of
+from scalable_kpca.machine import resolve_threads
+from scalable_kpca.model import AnyModel, NystroemModel, save_model
+from scalable_kpca.source import check_width
+from scalable_kpca.staging import exclusive_directory, is_dask, is_zarr
+from scalable_kpca.tiling import check_components
 from scalable_kpca.transform import project, project_lazily
 
 __all__ = ["KernelPCA"]
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Exact kernel PCA whose Gram matrix may be larger than memory, with a certificate on every result.
+    """Kernel PCA whose Gram matrix may be larger than memory, with a certificate on every result.
 
     Parameters
     ----------
@@ -53,17 +47,29 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Of the polynomial kernel.
     coef0 : float, default=1
         Constant term of poly and sigmoid.
+    method : {"auto", "exact", "nystroem"}, default="auto"
+        "exact" finds eigenpairs of the whole Gram matrix. "nystroem" knows it by landmarks only: one pass over the
+        rows, memory independent of their number, and a bound on what is left out. "auto" is exact as long as that fits
+        in memory and takes less than half an hour by nominal rates, and says so in ``plan_.reasons``.
     eigen_solver : {"auto", "dense", "arpack", "block_krylov", "power", "randomized"}, default="auto"
         "auto" is dense up to 2000 rows, block Krylov above; scikit-learn's "randomized" is block Krylov too. "power" is
         orthogonal iteration, the slow reference: as many passes as the spectrum asks for.
     gram : {"auto", "memory", "zarr", "recompute"}, default="auto"
         Where the tiles of the Gram matrix live: kept, stored, or evaluated in every pass. "auto" is the fastest that
         fits by the rates of this machine, or nominal ones until `skpca plan` or `plan` has measured it.
+    n_landmarks : int, default=1000
+        Nyström: number of landmarks, at most that of rows; the more, the smaller the certificate's trace residual.
+    landmarks : {"uniform", "kmeans++", "rpcholesky"} or array, default="uniform"
+        Nyström: rows drawn uniformly; spread out by k-means++ in a sample; by randomly pivoted Cholesky, which reaches
+        decaying spectra and small clusters with far fewer landmarks, at some ten passes over the rows. An array of
+        shape (m, n_features) are the landmarks themselves, one of integers the numbers of rows.
     tol : float or None, default=None
         Block Krylov and power: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; None is 1e-6 with float32 tiles, 1e-9 with
         float64. ARPACK: None is 0, machine precision; a loosened one can miss eigenvalues of a cluster.
     max_passes : int or None, default=None
-        Limit on visits of the whole matrix by an iterative solver; None is 100, for ARPACK 1000.
+        Limit on visits of the whole matrix by an iterative solver; None is 100, for ARPACK 1000. 0 is Nyström, whatever
+        `method`; with ``method="nystroem"`` a number ≥ 1 refines it by so many passes of block Krylov: after one the
+        pairs are those of a Rayleigh–Ritz step, and `residual_history_` says how far each pass came.
     remove_zero_eig : bool, default=False
         Whether components whose eigenvalue counts as zero are dropped.
     indefinite : {"error", "clip"}, default="error"
@@ -94,18 +100,25 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     eigenvalues_ : ndarray of shape (n_components,), float64
         Of the centred Gram matrix, descending; those that count as zero are exactly 0.
     eigenvectors_ : ndarray of shape (n_samples, n_components), float64
-        Unit columns; in each the entry of largest magnitude is positive.
+        Unit columns; in each the entry of largest magnitude is positive. Exact and refined fits only.
     explained_variance_ratio_ : ndarray of shape (n_components,), float64
-        Eigenvalues over the trace of the centred Gram matrix, which is exact.
-    certificate_ : Certificate
-        Residual norms, bounds, completeness.
+        Eigenvalues over the trace of the centred Gram matrix, which is exact; with Nyström a lower bound.
+    certificate_ : Certificate or NystroemCertificate
+        Residual norms, bounds, completeness; with Nyström the trace residual and what follows from it.
+    landmarks_ : ndarray of shape (m, n_features)
+        Nyström only.
+    residual_history_ : list of ndarray
+        Refined fits only: residual norms of the components after each pass.
+    landmark_drift_ : float
+        After `partial_fit` on a fitted estimator: share of the new rows' trace that the landmarks do not reach, over
+        that of the rows before; well above 1, choose landmarks anew.
     gamma_ : float or None
         Resolved gamma, None for kernels without one.
-    plan_ : Plan
+    plan_ : Plan or NystroemPlan
         What the fit did, as decided before it began.
     n_passes_ : int
         Visits of the whole Gram matrix.
-    model_ : Model
+    model_ : Model or NystroemModel
         The fitted numbers; `save` writes them.
     n_features_in_ : int
         Features seen in `fit`.
@@ -114,7 +127,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     -----
     Equivalent to `sklearn.decomposition.KernelPCA` with ``eigen_solver="dense"``, up to signs and rounding. Cost of a
     pass: n²/2 tile entries evaluated or read; block Krylov takes 4 to 6 passes, ARPACK some 50. Memory: the plan's
-    `peak_memory`.
+    `peak_memory`. Nyström is equivalent to `sklearn.kernel_approximation.Nystroem` and PCA with the same landmarks.
 
     References
     ----------
@@ -138,8 +151,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         gamma: float | str | None = None,
         degree: float = 3,
         coef0: float = 1,
+        method: str = "auto",
         eigen_solver: str = "auto",
         gram: str = "auto",
+        n_landmarks: int = 1000,
+        landmarks: Any = "uniform",
         tol: float | None = None,
         max_passes: int | None = None,
         remove_zero_eig: bool = False,
@@ -157,8 +173,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.method = method
         self.eigen_solver = eigen_solver
         self.gram = gram
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
         self.tol = tol
         self.max_passes = max_passes
         self.remove_zero_eig = remove_zero_eig
@@ -194,40 +213,55 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             When the limit cannot hold the smallest plan.
         """
         del y
-        kind = active_kind()
-        with open_engine(kind, n_threads=resolve_threads(self.n_jobs)) as engine, self._workdir(engine) as workdir:
-            X = self._validate(X)
-            n_samples, n_features = X.shape
-            stays = engine.shares_memory and (isinstance(X, np.ndarray) or self.workdir is None)
-            n_components = self._n_components(n_samples)
-            self.plan_ = plan(
-                n_samples,
-                n_features,
-                n_components=n_components,
-                dtype=self.dtype,
-                solver="block_krylov" if self.eigen_solver == "randomized" else self.eigen_solver,
-                gram=self.gram,
-                kernel=self.kernel,
-                memory_limit=self.memory_limit,
-                n_jobs=self.n_jobs,
-                tile_rows=self.tile_rows,
-                directory=workdir,
-                disk_limit=disk_room(workdir, "gram-*.zarr") if self.gram == "auto" else None,
-                resident_bytes=n_samples * n_features * (4 if X.dtype == np.float32 else 8) if stays else 0,
-            )
-            rows, summary = stage_rows(
-                X, engine, None if stays else workdir, tile_rows=self.plan_.tile_rows, names=self._feature_names()
-            )
-            model = self._fit_rows(rows, summary, n_components, engine, workdir)
-            # stored rows vanish with a temporary directory
-            self._keep(in_memory(model) if self.workdir is None and isinstance(rows, StoredRows) else model)
+        with self._fitting(X, reset=True) as fitting:
+            self._keep(fitting.run())
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add rows to a Nyström fit without reading the earlier ones again; the first call chooses the landmarks.
+
+        Parameters
+        ----------
+        X : array-like, dask array or zarr array of shape (n_new, n_features)
+            Finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        KernelPCA
+            The estimator itself; the same, up to rounding, as one that was fitted on all rows at once with the same
+            landmarks.
+
+        Raises
+        ------
+        ConfigError
+            When the estimator holds an exact fit, to which rows cannot be added.
+        """
+        del y
+        if not hasattr(self, "model_"):
+            with self._fitting(X, reset=True, method="nystroem") as fitting:
+                self._keep(fitting.run())
+            return self
+        model = self.model_
+        if not isinstance(model, NystroemModel):
+            raise ConfigError("rows can be added to a Nyström fit only; set method='nystroem' and fit again.")
+        before = model.certificate.relative_residual
+        with self._fitting(X, reset=False) as fitting:
+            added = fitting.add_to(model)
+        self._keep_model(added.model)
+        self.landmark_drift_ = added.residual / before if before > 0 else (1.0 if added.residual == 0 else np.inf)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[np.float64]:
         """Fit and return the scores of the training rows, shape (n_samples, n_components): see `fit`."""
         del y
         self.fit(X)
-        return self.model_.training_scores
+        model = self.model_
+        if not isinstance(model, NystroemModel):
+            return model.training_scores
+        X = self._validate(X, reset=False)
+        return self._scores(X, model, active_kind() if is_dask(X) else "threads")
 
     def transform(self, X: Any) -> Any:
         """Scores of rows, shape (n_new, n_components), float64; a dask array gives a lazy dask array.
@@ -250,7 +284,13 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         X = self._validate(X, reset=False)
         if is_dask(X):
             return project_lazily(self.model_, X)
+        if isinstance(self.model_, NystroemModel):
+            return self._scores(X, self.model_, "threads", checked=False)
         return project(self.model_, X)
+
+    def _scores(self, X: Any, model: NystroemModel, kind: str, *, checked: bool = True) -> NDArray[np.float64]:
+        with open_engine(kind, n_threads=resolve_threads(self.n_jobs)) as engine:
+            return scores_of(X, model, engine, checked=checked)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a new directory, to be read by `load_model`: see `model.save_model`."""
@@ -317,43 +357,37 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             with tempfile.TemporaryDirectory(prefix="skpca-") as name:
                 yield Path(name)
 
-    def _fit_rows(
-        self, rows: Rows, summary: RowSummary, n_components: int | float | None, engine: Engine, workdir: Path
-    ) -> Model:
-        plan: Plan = self.plan_
-        kernel = resolve_kernel(
-            self.kernel,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            n_features=rows.n_features,
-            variance=summary.variance,
-        )
-        fingerprint = gram_fingerprint(digest_rows(rows, plan.tile_rows), kernel, plan) if plan.gram == "zarr" else ""
-        gram = open_gram(
-            rows, kernel, plan, engine, path=workdir / f"gram-{fingerprint[:16]}.zarr", fingerprint=fingerprint
-        )
-        return fit_exact(
-            rows,
-            kernel,
-            plan,
-            gram,
-            engine,
-            n_components=n_components,
-            tol=self.tol,
-            seed=self.random_state or 0,
-            max_passes=self.max_passes,
-            indefinite=self.indefinite,
-            on_failure=self.on_failure,
-            remove_zero_eig=self.remove_zero_eig,
-            feature_names=self._feature_names(),
-        ).model
+    @contextlib.contextmanager
+    def _fitting(self, X: Any, *, reset: bool, method: str | None = None) -> Iterator[Fitting]:
+        """Engine, working directory and checked rows of one fit."""
+        with (
+            open_engine(active_kind(), n_threads=resolve_threads(self.n_jobs)) as engine,
+            self._workdir(engine) as workdir,
+        ):
+            X = self._validate(X, reset=reset)
+            asked = {field.name: getattr(self, field.name) for field in dataclasses.fields(Options)}
+            options = Options(**{**asked, "method": method or self.method})
+            n_components = self._n_components(X.shape[0]) if reset else check_components(self.n_components)
+            yield Fitting(X, n_components, options, engine, workdir, self._feature_names())
 
-    def _keep(self, model: Model) -> None:
+    def _keep(self, fitted: Fitted) -> None:
+        for name in ("eigenvectors_", "landmarks_", "residual_history_", "landmark_drift_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self.plan_ = fitted.plan
+        if fitted.start is not None and isinstance(fitted.fit, ExactFit):
+            self.residual_history_ = list(fitted.fit.residuals)
+            self.landmarks_ = fitted.start.model.basis.landmarks
+        self._keep_model(fitted.fit.model)
+
+    def _keep_model(self, model: AnyModel) -> None:
         self.model_ = model
         self.eigenvalues_ = model.eigenvalues
-        self.eigenvectors_ = model.eigenvectors
         self.certificate_ = model.certificate
         self.explained_variance_ratio_ = model.certificate.explained_variance_ratio
         self.gamma_ = getattr(model.kernel, "gamma", None)
         self.n_passes_ = model.n_passes
+        if isinstance(model, NystroemModel):
+            self.landmarks_ = model.basis.landmarks
+        else:
+            self.eigenvectors_ = model.eigenvectors

@@ -46,12 +46,15 @@ class ExactFit:
         Passes of an interrupted solve that were not repeated.
     selection : str
         How many components there are, and why.
+    residuals : tuple of ndarray
+        Of block Krylov, after each pass: residual norms of the leading pairs.
     """
 
     model: Model
     build_counts: TileCounts
     resumed_passes: int = 0
     selection: str = ""
+    residuals: tuple[Vector, ...] = ()
 
 
 def open_gram(
@@ -97,6 +100,7 @@ def fit_exact(
     remove_zero_eig: bool = False,
     feature_names: tuple[str, ...] = (),
     journal: tuple[Path, str] | None = None,
+    start: Matrix | None = None,
 ) -> ExactFit:
     """Exact kernel PCA by the plan.
 
@@ -130,6 +134,9 @@ def fit_exact(
         Kept in the model.
     journal : tuple of (Path, str), optional
         Directory for the journal of passes, and the identity of the matrix: an interrupted fit goes on there.
+    start : ndarray of shape (n_samples, b), optional
+        Nyström guesses of the leading eigenvectors, to be refined by `max_passes` passes of block Krylov: that they do
+        not converge in these is no failure, and the residuals say how far they came.
 
     Returns
     -------
@@ -152,6 +159,7 @@ def fit_exact(
     operator = CenteredGram(gram, product_dtype=plan.product_dtype, journal=Journal(*journal) if journal else None)
     measure = cache(lambda: _measure(rows, kernel, plan, operator))
     options: dict[str, Any] = {"n_components": n_components, "tol": tol, "max_passes": max_passes, "seed": seed}
+    options["start"] = start
     solve = Solve(operator, rows, kernel, engine, plan, measure, **options)
     result, failure = solve.first()
     scale = measure()
@@ -179,12 +187,19 @@ def fit_exact(
         n_passes=operator.n_passes,
         feature_names=feature_names,
     )
-    if settled.failure is not None:
+    if settled.failure is not None and start is None:
         if on_failure == "error":
             raise NotConvergedError(settled.failure, result=model)
         warnings.warn(f"what was found is returned, incomplete: {settled.failure}", AccuracyWarning, stacklevel=2)
-    _warn_of_few_digits(model, result, scale)
-    return ExactFit(model, operator.built.counts, operator.replayed_passes, _selection(model, n_components))
+    if start is None:
+        _warn_of_few_digits(model, result, scale)
+    return ExactFit(
+        model,
+        operator.built.counts,
+        operator.replayed_passes,
+        _selection(model, n_components),
+        tuple(solve.residuals),
+    )
 
 
 def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> GramScale:

@@ -14,9 +14,7 @@ makes its own passes from there on and is as correct as without a journal.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.disk import sync
 from scalable_kpca.errors import storage_errors
 from scalable_kpca.gram import PassResult, TileCounts
+from scalable_kpca.records import digest_arrays, read_record, write_record
 
 __all__ = ["Journal"]
 
@@ -86,7 +84,7 @@ class Journal:
             When the file system refuses the record; earlier ones stay.
         """
         self._number += 1
-        key = _digest(f"{self._fingerprint} {self._number}", block)
+        key = digest_arrays(f"{self._fingerprint} {self._number}", block)
         result = self._read(key)
         if result is not None:
             self.n_replayed += 1
@@ -101,22 +99,11 @@ class Journal:
 
     def _read(self, key: Digest) -> PassResult | None:
         """The pass as it was logged; None when it was not, or is damaged, or multiplied something else."""
-        if not self._place.exists():
+        stored = read_record(self._place, FIELDS)
+        if stored is None:
             return None
-        try:
-            # numpy leaves a file that it opened itself open when it is no archive
-            with self._place.open("rb") as stream, np.load(stream, allow_pickle=False) as record:
-                if not np.array_equal(record["key"], key):
-                    logger.info("%s is of another product: this pass is made", self._place)
-                    return None
-                stored = {name: record[name] for name in FIELDS}
-                checksum = record["checksum"]
-        except Exception:
-            # whatever reading damaged bytes leads to: making the pass is right in every case
-            logger.info("%s cannot be read: this pass is made again", self._place, exc_info=True)
-            return None
-        if not np.array_equal(checksum, _digest("", *stored.values())):
-            logger.info("%s differs from its checksum: this pass is made again", self._place)
+        if not np.array_equal(stored["key"], key):
+            logger.info("%s is of another product: this pass is made", self._place)
             return None
         squared_norm, error = stored["facts"].tolist()
         counts = TileCounts(*stored["counts"].tolist())
@@ -126,30 +113,10 @@ class Journal:
         counts = result.counts
         record: dict[str, Any] = {
             "key": key,
-            "product": np.ascontiguousarray(result.product),
+            "product": result.product,
             "row_sums": result.row_sums,
             "facts": np.array([result.squared_norm, result.error]),
             "counts": np.array([counts.computed, counts.read, counts.repaired]),
         }
-        record["checksum"] = _digest("", *(record[name] for name in FIELDS))
-        # a pass that was cut off has the same number when it is made again: what it left here is written over
-        staging = self._place.with_suffix(".partial")
         with storage_errors(f"writing pass {self._number} to {self._path}"):
-            if not self._path.exists():
-                self._path.mkdir()
-                sync(self._path.parent)
-            with staging.open("wb") as stream:
-                np.savez(stream, **record)
-                stream.flush()
-                os.fsync(stream.fileno())
-            staging.replace(self._place)
-            sync(self._path)
-
-
-def _digest(label: str, *arrays: NDArray[Any]) -> Digest:
-    """SHA-256 of a label and of arrays, their dtypes and shapes included, in C order."""
-    digest = hashlib.sha256(label.encode())
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return np.frombuffer(digest.digest(), np.uint8)
+            write_record(self._place, record)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["GramScale"]
+__all__ = ["GramScale", "zero_threshold"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,23 @@ class GramScale:
         return self.n_samples * float(np.finfo(np.float64).eps) * self.gram_norm
 
     def zero_threshold(self, largest: float = 0.0) -> float:
-        """Eigenvalues up to ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))`` count as zero; λ₁ is `largest`.
+        """Eigenvalues up to this count as zero, given λ₁: see the function `zero_threshold`."""
+        return zero_threshold(self.n_samples, self.dtype, max(largest, self.max_diagonal), self.entry_error)
 
-        Evaluation in float32 may be less exact than eps(dtype); then its error takes the place of eps. The largest
-        k(x, x) stands for what the rounding of K itself can add to an eigenvalue; it decides when K̃ is small beside K,
-        as for constant rows.
-        """
-        relative = max(self.n_samples * float(np.finfo(np.float64).eps), float(np.finfo(self.dtype).eps))
-        return max(relative * max(largest, self.max_diagonal), self.entry_error)
+
+def zero_threshold(n_samples: int, dtype: str, largest: float, entry_error: float) -> float:
+    """Eigenvalues up to ``max(n·eps64, eps(dtype)) · max(λ₁, max k(x, x))`` count as zero.
+
+    Parameters
+    ----------
+    n_samples : int
+    dtype : str
+        Of the kernel values.
+    largest : float
+        The larger of λ₁ and k(x, x): the latter stands for what the rounding of K itself can add to an eigenvalue; it
+        decides when K̃ is small beside K, as for constant rows.
+    entry_error : float
+        Error of a kernel value: evaluation in float32 may be less exact than eps(dtype); then it takes its place.
+    """
+    relative = max(n_samples * float(np.finfo(np.float64).eps), float(np.finfo(dtype).eps))
+    return max(relative * largest, entry_error)

@@ -84,6 +84,13 @@ class Solve:
         Limit on passes of each solver; `MAX_PASSES` for blocks and `ARPACK_PASSES` when it is not given.
     seed : int
         Of landmarks and random vectors.
+    start : ndarray of shape (n_samples, b), optional
+        Guesses of the leading eigenvectors, in the place of those from few landmarks.
+
+    Attributes
+    ----------
+    residuals : list of ndarray
+        Of block Krylov, after each pass: residual norms of the leading pairs, at most as many as are wanted.
     """
 
     def __init__(
@@ -99,12 +106,15 @@ class Solve:
         tol: float | None = None,
         max_passes: int | None = None,
         seed: int = 0,
+        start: Matrix | None = None,
     ) -> None:
         if (tol is not None and not tol >= 0) or (max_passes is not None and max_passes < 1):
             raise ConfigError(f"tol={tol!r} and max_passes={max_passes!r}; tol ≥ 0 and max_passes ≥ 1 are needed.")
         self._operator, self._rows, self._kernel, self._engine, self._plan = operator, rows, kernel, engine, plan
         self._measure, self._n_components, self._tol, self._seed = measure, n_components, tol, seed
         self._max_passes = max_passes
+        self._start = start
+        self.residuals: list[Vector] = []
 
     def first(self) -> tuple[EigenResult, str | None]:
         """Leading pairs by the solver of the plan, and what it says when it gave up.
@@ -239,6 +249,7 @@ class Solve:
 
     def _wanted(self, values: Vector, residuals: Vector) -> int | None:
         """How many pairs are wanted, given Ritz values and residuals: a number, or what reaches the share."""
+        self.residuals.append(residuals[: self._plan.n_components or None])
         if not isinstance(self._n_components, float):
             return self._plan.n_components
         # θ − residual is a certified lower bound: the share is reached for certain
@@ -248,7 +259,15 @@ class Solve:
     def _start_block(self) -> Matrix:
         """Nyström guesses of the eigenvectors, and random columns, so that no eigenvector is out of reach."""
         plan = self._plan
-        guesses = nystroem_block(
+        guesses = self._guesses() if self._start is None else self._start[:, : plan.block_columns - RANDOM_COLUMNS]
+        guesses = guesses / np.maximum(np.linalg.norm(guesses, axis=0), np.finfo(np.float64).tiny)
+        rng = np.random.default_rng([self._seed, 1])
+        random = rng.standard_normal((plan.n_samples, plan.block_columns - guesses.shape[1])) / np.sqrt(plan.n_samples)
+        return np.concatenate([guesses, random], axis=1)
+
+    def _guesses(self) -> Matrix:
+        plan = self._plan
+        return nystroem_block(
             self._rows,
             self._kernel,
             plan.tiling,
@@ -257,10 +276,6 @@ class Solve:
             n_landmarks=START_LANDMARKS,
             seed=self._seed,
         )
-        guesses /= np.maximum(np.linalg.norm(guesses, axis=0), np.finfo(np.float64).tiny)
-        rng = np.random.default_rng([self._seed, 1])
-        random = rng.standard_normal((plan.n_samples, plan.block_columns - guesses.shape[1])) / np.sqrt(plan.n_samples)
-        return np.concatenate([guesses, random], axis=1)
 
 
 def _attempt(solve: Callable[[], EigenResult]) -> tuple[EigenResult, str | None]:

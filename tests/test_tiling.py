@@ -436,6 +436,7 @@ def test_solver_that_is_replaced_says_why():
 def test_a_plan_survives_json(arguments):
     plan = plan_exact(**arguments, memory_limit=2**50)
     fields = json.loads(json.dumps(plan.to_json()))
+    assert fields.pop("method") == "exact"
     ways = tuple(Alternative(**way) for way in fields["alternatives"])
     assert Plan(**fields | {"reasons": tuple(fields["reasons"]), "alternatives": ways}) == plan
     assert plan == plan_exact(**arguments, memory_limit=2**50)

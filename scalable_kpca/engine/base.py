@@ -76,6 +76,7 @@ class Engine(ABC):
         keep: Sequence[Key] = (),
         stage: str = "compute",
         weights: Mapping[Key, int] | None = None,
+        progress: tuple[int, int] | None = None,
     ) -> tuple[list[Any], list[Any]]:
         """Run a graph.
 
@@ -91,6 +92,8 @@ class Engine(ABC):
             Name in progress events.
         weights : mapping, optional
             Progress units of each output key.
+        progress : tuple of (int, int), optional
+            Units done before this run, and in all: where a stage takes several runs.
 
         Returns
         -------
@@ -100,9 +103,11 @@ class Engine(ABC):
             A stand-in for each kept key, to be used as an argument in a later graph of the same engine.
         """
 
-    def _counting(self, stage: str, weights: Mapping[Key, int] | None) -> Callable[[Key], None]:
+    def _counting(
+        self, stage: str, weights: Mapping[Key, int] | None, progress: tuple[int, int] | None
+    ) -> Callable[[Key], None]:
         pending = dict(weights or {})
-        total, done = sum(pending.values()), 0
+        done, total = progress or (0, sum(pending.values()))
         lock = threading.Lock()
 
         def finished(key: Key) -> None:

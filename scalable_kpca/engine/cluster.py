@@ -41,11 +41,12 @@ class ClusterEngine(Engine):
         keep: Sequence[Key] = (),
         stage: str = "compute",
         weights: Mapping[Key, int] | None = None,
+        progress: tuple[int, int] | None = None,
     ) -> tuple[list[Any], list[Any]]:
         from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
 
-        count = self._counting(stage, weights)
+        count = self._counting(stage, weights, progress)
 
         def finished(future: Any, key: Key) -> None:
             if future.status == "finished":  # done is also what failed or was cancelled

@@ -41,8 +41,9 @@ class LocalEngine(Engine):
         keep: Sequence[Key] = (),
         stage: str = "compute",
         weights: Mapping[Key, int] | None = None,
+        progress: tuple[int, int] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        finished = self._counting(stage, weights)
+        finished = self._counting(stage, weights, progress)
         callbacks = [(None, None, None, lambda key, *_: finished(key), None)]
         wanted = [*outputs, *keep]
         if self._pool is None:

@@ -4,7 +4,7 @@ Rows may be arrays of another library than numpy: see `namespace`.
 """
 
 from scalable_kpca.kernels.distances import RBF, Laplacian, Matern12, Matern32, Matern52
-from scalable_kpca.kernels.functions import Cosine, Kernel, Linear, Polynomial, Sigmoid
+from scalable_kpca.kernels.functions import Cosine, Kernel, Linear, Polynomial, Precomputed, Sigmoid
 from scalable_kpca.kernels.resolve import KERNELS, kernel_from_json, resolve_kernel
 from scalable_kpca.kernels.strips import FLOAT32_GOOD, STRIP_ROWS, TileStrips, kernel_array, kernel_block, place_strip
 
@@ -21,6 +21,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "Polynomial",
+    "Precomputed",
     "Sigmoid",
     "TileStrips",
     "kernel_array",

@@ -12,6 +12,7 @@ from scalable_kpca.kernels.namespace import (
     Vector,
     apply,
     array_namespace,
+    device,
     float64_copy,
     matmul_into,
     squared_norms,
@@ -22,6 +23,7 @@ __all__ = [
     "Kernel",
     "Linear",
     "Polynomial",
+    "Precomputed",
     "Sigmoid",
 ]
 
@@ -168,6 +170,29 @@ class Cosine(Kernel):
 
     def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
         matmul_into(left, right, out)
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """k(x, y) that the caller has evaluated: a row holds its values with every landmark, and k(x, x) behind them."""
+
+    name = "precomputed"
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        return False  # not known to be
+
+    def diagonal(self, rows: Matrix) -> Vector:
+        return rows[:, -1]
+
+    def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
+        xp = array_namespace(rows)
+        # the place of each column among those of a row: landmarks are all of them, in order
+        return rows[:, :-1], xp.arange(columns.shape[0], dtype=rows.dtype, device=device(rows))[None, :]
+
+    def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
+        xp = array_namespace(left)
+        out[...] = xp.take(left, xp.astype(right[0, :], xp.int64), axis=1)
 
 
 def _normalised(rows: Matrix) -> Matrix:

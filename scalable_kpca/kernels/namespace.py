@@ -25,6 +25,7 @@ __all__ = [
     "array_namespace",
     "beside",
     "copy_into",
+    "device",
     "empty",
     "eye",
     "float64_copy",

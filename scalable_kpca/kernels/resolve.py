@@ -9,7 +9,7 @@ from typing import Any
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels.distances import RBF, Laplacian, Matern12, Matern32, Matern52
-from scalable_kpca.kernels.functions import Cosine, Kernel, Linear, Polynomial, Sigmoid
+from scalable_kpca.kernels.functions import Cosine, Kernel, Linear, Polynomial, Precomputed, Sigmoid
 
 __all__ = ["KERNELS", "kernel_from_json", "resolve_kernel"]
 
@@ -77,6 +77,8 @@ def kernel_from_json(description: Mapping[str, Any]) -> Kernel:
     """Kernel object from what `Kernel.to_json` gave; InvalidInputError when it is not one."""
     parameters = dict(description)
     name = parameters.pop("name", None)
+    if name == Precomputed.name and not parameters:
+        return Precomputed()
     if not isinstance(name, str) or name not in KERNELS:
         raise InvalidInputError(f"kernel name {name!r} is not one of {', '.join(sorted(KERNELS))}.")
     wanted = {field.name for field in fields(KERNELS[name])}

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from scalable_kpca.errors import MemoryLimitError
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.planning.calibration import machine_rates
-from scalable_kpca.tiling import Plan, plan_exact
+from scalable_kpca.tiling import NystroemPlan, Plan, check_choice, nominal_rates, plan_exact, plan_nystroem
 
 __all__ = ["ALGORITHM_VERSION", "gram_fingerprint", "plan"]
 
-ALGORITHM_VERSION = 2  # raised whenever the same plan would give other bits
+ALGORITHM_VERSION = 3  # raised whenever the same plan would give other bits
 
+AUTO_SECONDS = 1800  # of an exact fit by nominal rates: beyond, method="auto" is Nyström
 LARGE_SECONDS = 60  # by the rates at hand: from there on seconds of measuring are worth it
+_STREAMED = ("dtype", "memory_limit", "n_threads", "resident_bytes", "is_run")
 GUESS = "seconds are a guess: this machine is not calibrated, `skpca plan CONFIG --calibrate` measures it"
 
 
@@ -28,13 +32,16 @@ def plan(
     *,
     n_components: int | float | None = 10,
     kernel: str = "rbf",
+    method: str = "exact",
+    n_landmarks: int = 1000,
+    landmarks: str = "uniform",
     memory_limit: int | str | None = None,
     n_jobs: int | None = None,
     directory: str | Path | None = None,
     calibrate: Literal["never", "large", "always"] = "never",
     **choices: Any,
-) -> Plan:
-    """Plan of an exact fit on this machine: what it will do and how much time, memory and disk that takes.
+) -> Plan | NystroemPlan:
+    """Plan of a fit on this machine: what it will do and how much time, memory and disk that takes.
 
     Parameters
     ----------
@@ -44,6 +51,11 @@ def plan(
         As in `KernelPCA`.
     kernel : str
         Name: an exponential costs more than a product, and a city-block distance more than both.
+    method : {"exact", "nystroem", "auto"}
+        ``"auto"`` is exact when that keeps to the limits and takes no more than `AUTO_SECONDS` by nominal rates, so
+        that a calibration does not change what is done; else Nyström. [docs/decisions/0012]
+    n_landmarks, landmarks : int, str
+        Of Nyström.
     memory_limit : int or str, optional
         Bytes, or text such as ``"700MiB"``; 60 % of the available memory by default.
     n_jobs : int, optional
@@ -58,8 +70,8 @@ def plan(
 
     Returns
     -------
-    Plan
-        The same solver, dtype, tiles and tasks whatever was measured; home and seconds are by the rates.
+    Plan or NystroemPlan
+        The same method, solver, dtype, tiles and tasks whatever was measured; home and seconds are by the rates.
 
     Raises
     ------
@@ -71,9 +83,52 @@ def plan(
     >>> chosen = plan(100_000, 64, memory_limit="1GiB", n_jobs=2)
     >>> chosen.solver, chosen.n_tasks <= 10_000, chosen.peak_memory <= 2**30
     ('block_krylov', True, True)
+    >>> plan(10_000_000, 64, method="auto", memory_limit="1GiB", n_jobs=2).method
+    'nystroem'
     """
+    check_choice("method", method, ("auto", "exact", "nystroem"))
     choices |= {"memory_limit": resolve_memory_limit(memory_limit), "n_threads": resolve_threads(n_jobs)}
-    found = plan_exact(n_samples, n_features, n_components=n_components, **choices)  # refuses what cannot be
+    exact = partial(plan_exact, n_samples, n_features, n_components=n_components, **choices)
+    shared = {name: choices[name] for name in _STREAMED if name in choices}
+    by_landmarks = partial(
+        plan_nystroem,
+        n_samples,
+        n_features,
+        n_components=n_components,
+        n_landmarks=n_landmarks,
+        landmarks=landmarks,
+        **shared,
+    )
+    why: tuple[str, ...] = ()
+    if method == "auto":
+        method, why = _choose_method(exact, kernel, n_samples)
+    planned: Callable[..., Plan | NystroemPlan] = exact if method == "exact" else by_landmarks
+    found = _with_rates(planned, kernel, directory, calibrate)
+    return replace(found, reasons=(*why, *found.reasons))
+
+
+def _choose_method(exact: Callable[..., Plan], kernel: str, n_samples: int) -> tuple[str, tuple[str, ...]]:
+    """Exact or Nyström, and the reason; by integers and nominal rates alone."""
+    if kernel == "precomputed":
+        return "nystroem", ("method=nystroem: a precomputed kernel is read where landmarks are",)
+    try:
+        found = exact()
+        found = exact(rates=nominal_rates(kernel, found.dtype))
+    except MemoryLimitError as error:
+        return "nystroem", (f"method=nystroem: exact does not fit: {error}",)
+    seconds = found.seconds or 0.0
+    if seconds > AUTO_SECONDS:
+        return "nystroem", (f"method=nystroem: exact would take about {seconds / 3600:.1f} h by nominal rates",)
+    return "exact", (f"method=exact: all {n_samples} rows fit, in {seconds:.2g} s by nominal rates",)
+
+
+def _with_rates(
+    planned: Callable[..., Plan | NystroemPlan],
+    kernel: str,
+    directory: str | Path | None,
+    calibrate: Literal["never", "large", "always"],
+) -> Plan | NystroemPlan:
+    found = planned()  # refuses what cannot be
     rates_of = partial(
         machine_rates,
         kernel,
@@ -82,11 +137,11 @@ def plan(
         directory=None if directory is None else Path(directory),
     )
     rates = rates_of()
-    found = plan_exact(n_samples, n_features, n_components=n_components, rates=rates, **choices)
+    found = planned(rates=rates)
     is_large = found.seconds is not None and found.seconds >= LARGE_SECONDS
     if calibrate == "always" or (calibrate == "large" and is_large and not rates.is_measured):
         rates = rates_of(measure="everything" if calibrate == "always" else "missing")
-        found = plan_exact(n_samples, n_features, n_components=n_components, rates=rates, **choices)
+        found = planned(rates=rates)
     return found if rates.is_measured else replace(found, reasons=(*found.reasons, GUESS))
 
 

@@ -54,6 +54,17 @@ class Moments:
         self.mean += delta * block.size / total
         self.count = total
 
+    def merged(self, later: Moments) -> Moments:
+        """Those of all entries of both, in an object of its own."""
+        both = Moments()
+        both.count = self.count + later.count
+        if both.count:
+            with np.errstate(over="ignore", invalid="ignore"):
+                delta, share = np.float64(later.mean) - self.mean, later.count / both.count
+                both.mean = float(self.mean + delta * share)
+                both.squares = float(self.squares + later.squares + delta * delta * self.count * share)
+        return both
+
     def variance(self) -> float:
         """Variance of all entries so far, 0 before the first."""
         return self.squares / self.count if self.count else 0.0
@@ -87,6 +98,16 @@ class FiniteCheck:
                 self.first = (self.seen + int(row), int(column), float(block[row, column]))
             self.bad_rows += int((~finite.all(axis=1)).sum())
         self.seen += len(block)
+
+    def merged(self, later: FiniteCheck) -> FiniteCheck:
+        """What both found, the rows of `later` following on those of this one, in an object of its own."""
+        both = FiniteCheck(self.names)
+        both.first = self.first
+        if both.first is None and later.first is not None:
+            row, column, value = later.first
+            both.first = (self.seen + row, column, value)
+        both.bad_rows, both.seen = self.bad_rows + later.bad_rows, self.seen + later.seen
+        return both
 
     def raise_if_any(self) -> None:
         """InvalidInputError naming the first row and column, and how many rows are like it."""

@@ -61,7 +61,7 @@ class ArrayRows:
     @property
     def n_samples(self) -> int:
         """Number of rows."""
-        return len(self.array)
+        return int(self.array.shape[0])
 
     @property
     def n_features(self) -> int:

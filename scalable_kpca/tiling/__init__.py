@@ -12,6 +12,7 @@ from scalable_kpca.tiling.sizes import (
     START_LANDMARKS,
     arpack_vectors,
 )
+from scalable_kpca.tiling.streams import NystroemPlan, plan_nystroem
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "START_LANDMARKS",
     "Alternative",
     "MachineRates",
+    "NystroemPlan",
     "Plan",
     "ProductRate",
     "Tiling",
@@ -33,4 +35,5 @@ __all__ = [
     "check_components",
     "nominal_rates",
     "plan_exact",
+    "plan_nystroem",
 ]

@@ -85,6 +85,11 @@ class Plan:
     reasons: tuple[str, ...]
 
     @property
+    def method(self) -> str:
+        """``"exact"``."""
+        return "exact"
+
+    @property
     def tiling(self) -> Tiling:
         """The tiles."""
         return Tiling(self.n_samples, self.tile_rows)
@@ -92,7 +97,12 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Fields as JSON values."""
         fields = asdict(self)
-        return {**fields, "alternatives": list(fields["alternatives"]), "reasons": list(self.reasons)}
+        return {
+            "method": self.method,
+            **fields,
+            "alternatives": list(fields["alternatives"]),
+            "reasons": list(self.reasons),
+        }
 
 
 def plan_exact(

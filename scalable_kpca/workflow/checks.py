@@ -15,13 +15,21 @@ from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Source
 from scalable_kpca.source.location import split_uri
-from scalable_kpca.tiling import Plan
+from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import score_names
 
-__all__ = ["check_budget", "check_names", "check_room", "check_separate", "journal_bytes"]
+__all__ = [
+    "check_budget",
+    "check_names",
+    "check_room",
+    "check_scores_room",
+    "check_separate",
+    "journal_bytes",
+    "sums_bytes",
+]
 
 
 def check_separate(key: str, place: Path, writes: Sequence[str], source: Source, uri: str, base: Path) -> None:
@@ -63,13 +71,30 @@ def check_names(labels: Sequence[str], n_components: int | float | None) -> None
         )
 
 
-def check_budget(budget: BudgetConfig, plan: Plan, source: Source) -> None:
-    """ConfigError when rows, tiles and journal of a plan are more than ``budget.disk``, whatever of them exists."""
-    needed = sum(_planned_bytes(plan, source))
+def check_budget(budget: BudgetConfig, plan: Plan | NystroemPlan, source: Source) -> None:
+    """ConfigError when what a plan writes beside the scores is more than ``budget.disk``, whatever of it exists."""
+    needed = sum(_planned_bytes(plan, source)) if isinstance(plan, Plan) else sums_bytes(plan)
     if budget.disk is not None and needed > resolve_memory_limit(budget.disk):
+        what = "rows, tiles and journal" if isinstance(plan, Plan) else "sums over landmarks"
         raise ConfigError(
-            f"budget.disk={budget.disk} cannot hold {format_bytes(needed)} of rows, tiles and journal; raise it to "
-            f"{needed}."
+            f"budget.disk={budget.disk} cannot hold {format_bytes(needed)} of {what}; raise it to {needed}."
+        )
+
+
+def sums_bytes(plan: NystroemPlan) -> int:
+    """Of a Nyström model and its checkpoint: sums, projection and landmarks, and the sums once more while it runs."""
+    m = plan.n_landmarks
+    return 8 * (4 * m * m + m * (plan.n_features + (plan.n_components or m)))
+
+
+def check_scores_room(path: Path, plan: NystroemPlan) -> None:
+    """StorageError when the file system cannot take the model and the scores of a Nyström run; labels not counted."""
+    needed = sums_bytes(plan) + 8 * plan.n_samples * (plan.n_components or plan.n_landmarks)
+    free = shutil.disk_usage(path).free
+    if needed > free:
+        raise StorageError(
+            f"{path} has {format_bytes(free)} free, the model and the scores need {format_bytes(needed)}; make room or "
+            "choose another output.path."
         )
 
 

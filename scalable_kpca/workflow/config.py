@@ -26,7 +26,9 @@ __all__ = [
     "BudgetConfig",
     "ClusterConfig",
     "Config",
+    "DriftConfig",
     "KernelConfig",
+    "NystroemConfig",
     "OutputConfig",
     "SolverConfig",
     "SourceConfig",
@@ -82,7 +84,23 @@ class SolverConfig(_Section):
     tol: float | None = Field(
         default=None, ge=0, description="Relative residual (block_krylov, power) or ARPACK's tolerance."
     )
-    max_passes: int | None = Field(default=None, ge=1)
+    max_passes: int | None = Field(
+        default=None, ge=0, description="Limit on passes; 0 is Nyström; with method nystroem, passes that refine it."
+    )
+
+
+class NystroemConfig(_Section):
+    """Landmarks of a Nyström fit."""
+
+    n_landmarks: int = Field(default=1000, ge=1, description="At most as many as there are rows.")
+    landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform"
+
+
+class DriftConfig(_Section):
+    """How badly landmarks may reach a new partition: its share of trace left out, over that of the base run's rows."""
+
+    warn: float | None = Field(default=2.0, gt=0, description="Ratio above which `skpca update` warns.")
+    fail: float | None = Field(default=None, gt=0, description="Ratio above which it refuses the partition.")
 
 
 class OutputConfig(_Section):
@@ -124,12 +142,14 @@ class Config(_Section):
     source: SourceConfig
     output: OutputConfig
     kernel: KernelConfig = KernelConfig()
-    method: Literal["auto", "exact"] = "auto"
+    method: Literal["auto", "exact", "nystroem"] = "auto"
     n_components: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = 10
     gram: Literal["auto", "zarr", "memory", "recompute"] = "auto"
     dtype: Literal["auto", "float64", "float32"] = "auto"
     tile_rows: int | None = Field(default=None, ge=1)
     solver: SolverConfig = SolverConfig()
+    nystroem: NystroemConfig = NystroemConfig()
+    drift: DriftConfig = DriftConfig()
     indefinite: Literal["error", "clip"] = "error"
     on_failure: Literal["error", "return"] = Field(
         default="error",

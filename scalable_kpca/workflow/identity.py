@@ -7,14 +7,18 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel, resolve_kernel
 from scalable_kpca.planning import ALGORITHM_VERSION, gram_fingerprint
 from scalable_kpca.source import RowSummary, Source
-from scalable_kpca.tiling import Plan
+from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.planned import is_refined
 
-__all__ = ["Prepared", "run_fingerprint"]
+__all__ = ["AnyPlan", "Prepared", "run_fingerprint", "sha256"]
+
+AnyPlan = Plan | NystroemPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +29,7 @@ class Prepared:
     ----------
     config : Config
     source : Source
-    plan : Plan
+    plan : Plan or NystroemPlan
     output : Output
     source_digest : str
         Identity of the source's contents when it was prepared; what is published belongs to them.
@@ -35,7 +39,7 @@ class Prepared:
 
     config: Config
     source: Source
-    plan: Plan
+    plan: AnyPlan
     output: Output
     source_digest: str
     fingerprint: str
@@ -43,7 +47,14 @@ class Prepared:
     @property
     def rows_key(self) -> str:
         """Identity of the stored rows and of the labels that belong to them."""
-        return _sha256([self.source_digest, self.plan.tile_rows, self.source.dtype])
+        return sha256([self.source_digest, self.exact_plan.tile_rows, self.source.dtype])
+
+    @property
+    def exact_plan(self) -> Plan:
+        """The plan of a job that copies its rows."""
+        if not isinstance(self.plan, Plan):
+            raise ConfigError("a Nyström job reads its rows where they are.")
+        return self.plan
 
     def kernel(self, summary: RowSummary) -> Kernel:
         """The kernel with every parameter resolved on the rows."""
@@ -59,27 +70,40 @@ class Prepared:
 
     def gram_key(self, kernel: Kernel) -> str:
         """Identity of the tiles: other components or tolerances use the same ones."""
-        return gram_fingerprint(self.rows_key, kernel, self.plan)
+        return gram_fingerprint(self.rows_key, kernel, self.exact_plan)
 
 
-def run_fingerprint(config: Config, source_digest: str, plan: Plan) -> str:
+def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
     """Identity of a run, SHA-256 in hexadecimal, of everything that its results depend on."""
     identity = {
         "source": source_digest,
         "kernel": config.kernel.model_dump(mode="json"),
-        "method": "exact",
-        "solver": [plan.solver, config.solver.tol, config.solver.max_passes],
         "n_components": config.n_components,
         "dtype": plan.dtype,
-        "tile_rows": plan.tile_rows,
-        "tiles_per_task": plan.tiles_per_task,
         "indefinite": config.indefinite,
-        "on_failure": config.on_failure,
         "seed": config.seed,
         "algorithm": ALGORITHM_VERSION,
+        **(_exact_identity(config, plan) if isinstance(plan, Plan) else _nystroem_identity(plan)),
     }
-    return _sha256(identity)
+    return sha256(identity)
 
 
-def _sha256(identity: Any) -> str:
+def _exact_identity(config: Config, plan: Plan) -> dict[str, Any]:
+    refined = {"nystroem": config.nystroem.model_dump(mode="json")} if is_refined(config) else {}
+    return refined | {
+        "method": "exact",
+        "solver": [plan.solver, config.solver.tol, config.solver.max_passes],
+        "tile_rows": plan.tile_rows,
+        "tiles_per_task": plan.tiles_per_task,
+        "on_failure": config.on_failure,
+    }
+
+
+def _nystroem_identity(plan: NystroemPlan) -> dict[str, Any]:
+    cut = [plan.span_rows, plan.batch_rows]
+    return {"method": "nystroem", "landmarks": [plan.landmarks, plan.n_landmarks], "spans": cut}
+
+
+def sha256(identity: Any) -> str:
+    """SHA-256 of a JSON value, hexadecimal."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

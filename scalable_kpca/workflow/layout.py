@@ -8,7 +8,10 @@
        plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
        journal/                                    that rows and labels are whole, and whose they are; the journal
                                                    holds the passes that a killed solve replays
+       journal/look.npz sums.npz                   of a Nyström run: what the first pass found, sums so far
        model/ embedding/ metrics.json run.json     results
+       ledger.json contributions/                  of a Nyström run: which partitions are in it; sums of those that
+                                                   came by updates
        COMMIT.json              list of results with size and digest
 """
 
@@ -24,7 +27,7 @@ from scalable_kpca.workflow.files import file_digest, read_json, remove_file, wr
 
 __all__ = ["RESULTS", "WRITES", "Output", "RunDirectory"]
 
-RESULTS = ("model", "embedding", "metrics.json", "run.json")
+RESULTS = ("model", "embedding", "metrics.json", "run.json", "ledger.json", "contributions")
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
@@ -101,7 +104,10 @@ class RunDirectory:
         files: list[Path] = []
         for name in RESULTS:
             result = self.path / name
-            files += sorted(file for file in result.rglob("*") if file.is_file()) if result.is_dir() else [result]
+            if result.is_dir():
+                files += sorted(file for file in result.rglob("*") if file.is_file())
+            elif result.exists():
+                files.append(result)
         return files
 
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import ConfigError
 
+ROW_GROUP_ROWS = 2**16  # a file of many small groups is slow to read, and its footer long
+HELD_BYTES = 32 * 2**20  # of tables that wait for their group to be full
+
 __all__ = ["PartWriter", "part_name", "score_names", "with_scores"]
 
 
@@ -40,12 +43,19 @@ class PartWriter:
         Existing directory for the parts.
     part_rows : list of int
         Rows of each input part; those without rows get an empty part at the end.
+
+    Notes
+    -----
+    Tables are gathered into row groups of 65 536 rows or more, unless these take more than 32 MiB. Memory: one row
+    group. A part is whole when the writer has gone on to the next one or is left without an error.
     """
 
     def __init__(self, directory: Path, part_rows: list[int]) -> None:
         self._directory, self._part_rows = directory, part_rows
         self._index, self._writer = -1, None  # type: tuple[int, Any]
         self._schema: Any = None
+        self._held: list[Any] = []
+        self._held_rows, self._held_bytes = 0, 0
 
     def __enter__(self) -> PartWriter:
         return self
@@ -59,11 +69,16 @@ class PartWriter:
             self._close()
             self._index = index
             self._writer = pq.ParquetWriter(self._directory / part_name(index), table.schema)
-        self._writer.write_table(table)
+        self._held.append(table)
+        self._held_rows, self._held_bytes = self._held_rows + len(table), self._held_bytes + table.nbytes
+        if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= HELD_BYTES:
+            self._write()
 
     def __exit__(self, kind: object, *_: object) -> None:
         import pyarrow.parquet as pq
 
+        if kind is not None:
+            self._drop()  # a part that is not whole is of no use
         self._close()
         if kind is None and self._schema is not None:
             # an input part without rows still has its output part, so that parts can be matched by number
@@ -71,10 +86,23 @@ class PartWriter:
                 if n_rows == 0:
                     pq.write_table(self._schema.empty_table(), self._directory / part_name(index))
 
+    def _write(self) -> None:
+        import pyarrow as pa
+
+        if self._held_rows:
+            self._writer.write_table(pa.concat_tables(self._held))
+        self._drop()
+
+    def _drop(self) -> None:
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
     def _close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+            try:
+                self._write()
+            finally:
+                self._writer.close()
+                self._writer = None
 
 
 def part_name(index: int) -> str:

@@ -7,16 +7,16 @@ from functools import partial
 from scalable_kpca.machine import disk_room, resolve_memory_limit
 from scalable_kpca.planning import plan
 from scalable_kpca.source import Source
-from scalable_kpca.tiling import Plan
+from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import journal_bytes
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
 
-__all__ = ["plan_job"]
+__all__ = ["is_refined", "plan_job"]
 
 
-def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Plan:
-    """Plan of a job.
+def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Plan | NystroemPlan:
+    """Plan of a job; of a Nyström fit that passes refine, that of the passes.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
 
     Returns
     -------
-    Plan
+    Plan or NystroemPlan
         Only ``gram="auto"`` asks whether tiles fit on the disk; a store that is asked for is checked when it is
         written, so that a finished run stays finished whatever the disk holds now.
     """
@@ -48,9 +48,12 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         n_samples,
         n_features,
         n_components=config.n_components,
+        method=_method(config),
+        n_landmarks=config.nystroem.n_landmarks,
+        landmarks=config.nystroem.landmarks,
         kernel=config.kernel.name,
         dtype=config.dtype,
-        solver=config.solver.name,
+        solver="block_krylov" if is_refined(config) else config.solver.name,
         gram=config.gram,
         memory_limit=config.budget.memory,
         n_jobs=1 if config.cluster.kind == "synchronous" else config.cluster.n_threads,
@@ -59,7 +62,23 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         is_run=True,
     )
     chosen = planned(disk_limit=room, calibrate="always" if calibrate else "large")
-    if room is None or chosen.gram != "zarr" or chosen.gram_bytes + journal_bytes(chosen) <= room:
+    if (
+        not isinstance(chosen, Plan)
+        or room is None
+        or chosen.gram != "zarr"
+        or chosen.gram_bytes + journal_bytes(chosen) <= room
+    ):
         return chosen
     # the journal, whose size follows from the plan, takes its part too
     return planned(disk_limit=max(0, room - journal_bytes(chosen)), calibrate="never")
+
+
+def is_refined(config: Config) -> bool:
+    """Whether a Nyström fit is the start of passes over K."""
+    return config.method == "nystroem" and bool(config.solver.max_passes)
+
+
+def _method(config: Config) -> str:
+    if config.solver.max_passes == 0:
+        return "nystroem"
+    return "exact" if is_refined(config) else config.method

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import platform
 import time
+from typing import Any
 
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.model import Model, save_model
 from scalable_kpca.planning.calibration import installed_version
 from scalable_kpca.report import metrics
+from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.parts import part_name, with_scores
 
-__all__ = ["write_results"]
+__all__ = ["run_description", "write_results"]
 
 
 def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds: float) -> None:
@@ -25,23 +27,29 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
     _write_embedding(prepared, run, fit.model)
     write_json(run.path / "metrics.json", metrics(fit.model))
     counts = fit.build_counts
-    write_json(
-        run.path / "run.json",
-        {
-            "fingerprint": prepared.fingerprint,
-            "config": prepared.config.model_dump(mode="json"),
-            "plan": prepared.plan.to_json(),
-            "tiles": {"computed": counts.computed, "read": counts.read, "repaired": counts.repaired},
-            "n_passes": fit.model.n_passes,
-            "resumed_passes": fit.resumed_passes,
-            "seconds": round(seconds, 3),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "host": platform.node(),
-            "versions": {
-                name: installed_version(name) for name in ("scalable-kpca", "dask", "numpy", "scipy", "zarr", "pyarrow")
-            },
+    description = run_description(prepared.config, prepared.fingerprint, seconds)
+    description |= {
+        "plan": prepared.plan.to_json(),
+        "tiles": {"computed": counts.computed, "read": counts.read, "repaired": counts.repaired},
+        "n_passes": fit.model.n_passes,
+        "resumed_passes": fit.resumed_passes,
+        "residuals_by_pass": [norms.tolist() for norms in fit.residuals],
+    }
+    write_json(run.path / "run.json", description)
+
+
+def run_description(config: Config, fingerprint: str, seconds: float) -> dict[str, Any]:
+    """What every run says of itself: what was asked for, when, where, with which libraries."""
+    return {
+        "fingerprint": fingerprint,
+        "config": config.model_dump(mode="json"),
+        "seconds": round(seconds, 3),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "host": platform.node(),
+        "versions": {
+            name: installed_version(name) for name in ("scalable-kpca", "dask", "numpy", "scipy", "zarr", "pyarrow")
         },
-    )
+    }
 
 
 def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model) -> None:

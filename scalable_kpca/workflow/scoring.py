@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from scalable_kpca.errors import StorageError, storage_errors
-from scalable_kpca.model import Model, load_model
+from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.source import FiniteCheck, Source, open_source
 from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.transform import projector
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.files import read_json, remove_tree
-from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
 
-__all__ = ["transform_source"]
+__all__ = ["open_like", "transform_source"]
 
 
 def transform_source(output: Output, uri: str, base: Path, destination: Path) -> int:
@@ -38,7 +39,7 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     """
     run = output.require_latest()
     model = load_model(run.path / "model")
-    source = _open_like(run, model, uri, base)
+    source = open_like(run.path, model.feature_names, uri, base)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
     check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
@@ -55,9 +56,9 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     return source.n_samples
 
 
-def _open_like(run: RunDirectory, model: Model, uri: str, base: Path) -> Source:
-    """Another source with the same columns in use as the one that the model was fitted on."""
-    description = run.path / "run.json"
+def open_like(run: Path, feature_names: Sequence[str], uri: str, base: Path) -> Source:
+    """Another source with the same columns in use as the one that the model of a run was fitted on."""
+    description = run / "run.json"
     try:
         wanted = read_json(description)["config"]["source"]
         ids, patterns, passthrough = wanted["id"], wanted["features"], wanted["passthrough"]
@@ -66,11 +67,11 @@ def _open_like(run: RunDirectory, model: Model, uri: str, base: Path) -> Source:
             f"{description} is missing or damaged; `skpca run` with the configuration of this output repairs it."
         ) from error
     is_table = bool(ids or patterns or passthrough) or source_kind(find_files(uri, base)) not in (".npy", ".zarr")
-    features = [_literal(name) for name in model.feature_names] if is_table else None
+    features = [_literal(name) for name in feature_names] if is_table else None
     return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough)
 
 
-def _write_scores(model: Model, source: Source, directory: Path) -> None:
+def _write_scores(model: AnyModel, source: Source, directory: Path) -> None:
     scores, finite = projector(model), FiniteCheck(source.feature_names)
     with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
         for batch in source.batches():

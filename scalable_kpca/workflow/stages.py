@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from scalable_kpca.approximate import NystroemFit
 from scalable_kpca.engine import Engine, Listener, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
 from scalable_kpca.source import open_source
+from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
+from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.lock import output_lock
-from scalable_kpca.workflow.planned import plan_job
+from scalable_kpca.workflow.planned import is_refined, plan_job
 from scalable_kpca.workflow.results import write_results
+from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
 
 __all__ = ["Outcome", "Prepared", "execute", "prepare"]
@@ -38,16 +42,19 @@ class Outcome:
         In force now.
     status : {"done", "restored", "unchanged"}
         Whether the run was made, was there and has been put in force again, or was in force already.
-    fit : ExactFit or None
+    fit : ExactFit, NystroemFit or None
         Of a run that was made.
     seconds : float
         Wall time.
+    updates : int
+        Partitions that updates have brought to the run in force since.
     """
 
     run: RunDirectory
     status: Literal["done", "restored", "unchanged"]
-    fit: ExactFit | None
+    fit: ExactFit | NystroemFit | None
     seconds: float
+    updates: int = 0
 
 
 def prepare(config: Config, base: Path, *, calibrate: bool = False) -> Prepared:
@@ -116,6 +123,10 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     if _is_in_force(output, run) and _is_whole(run):
         _sweep(output, run)
         return Outcome(run, "unchanged", None, time.perf_counter() - started)
+    updated = _updated(output, run)
+    if updated is not None:
+        n_updates = sum(part.own is not None for part in Ledger.read(updated.path).partitions)
+        return Outcome(updated, "unchanged", None, time.perf_counter() - started, n_updates)
     if not run.is_committed:
         check_budget(prepared.config.budget, prepared.plan, prepared.source)
     with storage_errors(f"creating {output.path}"):
@@ -128,9 +139,8 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
             remove_tree(run.path / "journal")
             return Outcome(run, status, None, time.perf_counter() - started)
         run.withdraw()
-        fit = _make(prepared, run, listener)
+        fit = _make(prepared, run, listener, started)
         seconds = time.perf_counter() - started
-        write_results(prepared, run, fit, seconds)
         run.commit()
         output.point_to(run)
         remove_tree(run.path / "journal")
@@ -145,9 +155,12 @@ def _sweep(output: Output, run: RunDirectory) -> None:
             remove_tree(journal)
 
 
-def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None) -> ExactFit:
-    found = take_over(prepared, run)
-    check_room(run, prepared.plan, prepared.source)
+def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None, started: float) -> ExactFit | NystroemFit:
+    """Fit, and every result of the run."""
+    found = None
+    if isinstance(prepared.plan, Plan):
+        found = take_over(prepared, run)
+        check_room(run, prepared.plan, prepared.source)
     write_json(run.path / "plan.json", prepared.plan.to_json())
     cluster = prepared.config.cluster
     with open_engine(
@@ -158,16 +171,23 @@ def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None) -> E
         wait=cluster.wait,
         listener=listener,
     ) as engine:
-        return _fit(prepared, run, found or copy_rows(prepared, run, engine), engine)
+        if isinstance(prepared.plan, NystroemPlan):
+            streamed = make_streamed(prepared, run, engine)
+            write_streamed(prepared, run, streamed, engine, time.perf_counter() - started)
+            return streamed
+        fit = _fit(prepared, run, found or copy_rows(prepared, run, engine), engine)
+    write_results(prepared, run, fit, time.perf_counter() - started)
+    return fit
 
 
 def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine) -> ExactFit:
     config, (rows, summary) = prepared.config, work
     kernel = prepared.kernel(summary)
+    start = start_for_run(prepared, rows, kernel, engine) if is_refined(config) else None
     return fit_exact(
         rows,
         kernel,
-        prepared.plan,
+        prepared.exact_plan,
         obtain_gram(prepared, run, rows, kernel, engine),
         engine,
         n_components=config.n_components,
@@ -178,6 +198,7 @@ def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine
         feature_names=prepared.source.feature_names,
         on_failure=config.on_failure,
         journal=(run.path / "journal", prepared.gram_key(kernel)),
+        start=start,
     )
 
 
@@ -187,6 +208,16 @@ def _is_in_force(output: Output, run: RunDirectory) -> bool:
     except StorageError:
         return False
     return latest is not None and latest.path == run.path
+
+
+def _updated(output: Output, run: RunDirectory) -> RunDirectory | None:
+    """The run in force when updates have made it from this one, and it is whole."""
+    try:
+        latest = output.latest()
+        made_of = None if latest is None or latest.path == run.path else Ledger.read(latest.path).base
+    except StorageError:  # no pointer, or a run without a ledger
+        return None
+    return latest if latest is not None and made_of == run.fingerprint and _is_whole(latest) else None
 
 
 def _is_whole(run: RunDirectory) -> bool:

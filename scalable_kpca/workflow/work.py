@@ -26,7 +26,7 @@ from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import PartWriter, part_name
 
-__all__ = ["StoredWork", "copy_rows", "obtain_gram", "take_over"]
+__all__ = ["StoredWork", "copy_rows", "obtain_gram", "refuse_changed", "take_over"]
 
 StoredWork = tuple[Rows, RowSummary]
 
@@ -71,17 +71,17 @@ def copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> StoredWo
             n_samples=source.n_samples,
             n_features=len(source.feature_names),
             dtype=source.dtype,
-            tile_rows=prepared.plan.tile_rows,
+            tile_rows=prepared.exact_plan.tile_rows,
             fingerprint=prepared.rows_key,
             names=source.feature_names,
             advance=advance,
         )
     except Exception as error:
         _discard_rows(run)
-        _refuse_changed(prepared, error)
+        refuse_changed(prepared, error)
         raise
     try:
-        _refuse_changed(prepared)
+        refuse_changed(prepared)
     except InvalidInputError:
         _discard_rows(run)
         raise
@@ -91,7 +91,7 @@ def copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> StoredWo
 
 def obtain_gram(prepared: Prepared, run: RunDirectory, rows: Rows, kernel: Kernel, engine: Engine) -> Gram:
     """The Gram matrix in its home; stored tiles that cannot be opened are thrown away."""
-    path, plan = run.path / "gram.zarr", prepared.plan
+    path, plan = run.path / "gram.zarr", prepared.exact_plan
     fingerprint = prepared.gram_key(kernel)
     _adopt_gram(prepared, run, kernel)
     try:
@@ -149,7 +149,7 @@ def _open_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
     found = open_rows(run.path / "rows.zarr", prepared.rows_key)
     if found is None:
         raise StorageError(f"{run.path / 'rows.zarr'} is missing, damaged or of other contents than {labels}.")
-    step = prepared.plan.tile_rows
+    step = prepared.exact_plan.tile_rows
     for start in range(0, found[0].n_samples, step):
         found[0].read(slice(start, min(start + step, found[0].n_samples)))
     return found
@@ -163,7 +163,8 @@ def _rows_beside_labels(source: Source, directory: Path) -> Iterator[NDArray[np.
             yield batch.rows
 
 
-def _refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
+def refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
+    """InvalidInputError when the source is not what it was when the job was prepared."""
     try:
         unchanged = prepared.source.fingerprint() == prepared.source_digest
     except OSError:  # a file of it is gone
@@ -194,7 +195,7 @@ def _discard_rows(run: RunDirectory) -> None:
 
 
 def _adopt_gram(prepared: Prepared, run: RunDirectory, kernel: Kernel) -> None:
-    if prepared.plan.gram != "zarr":
+    if prepared.exact_plan.gram != "zarr":
         return
     path, fingerprint = run.path / "gram.zarr", prepared.gram_key(kernel)
     if path.exists():

@@ -1,0 +1,384 @@
+"""From an array of the caller to a fit: plan, rows where tasks can read them, and the method that the plan names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.approximate import (
+    NystroemFit,
+    accumulate_spans,
+    fit_nystroem,
+    refinement_start,
+    solve_model,
+    training_scores,
+)
+from scalable_kpca.engine import Engine
+from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.exact import ExactFit, fit_exact, open_gram
+from scalable_kpca.kernels import Kernel, Precomputed, resolve_kernel
+from scalable_kpca.landmarks import (
+    BATCH_ROWS,
+    Landmarks,
+    choose_columns,
+    choose_landmarks,
+    fetch_rows,
+    look,
+    sample_size,
+)
+from scalable_kpca.machine import disk_room
+from scalable_kpca.model import NystroemModel, in_memory
+from scalable_kpca.nystroem import trace_residual
+from scalable_kpca.planning import gram_fingerprint, plan
+from scalable_kpca.source import (
+    ArrayRows,
+    GramColumns,
+    Rows,
+    RowSummary,
+    Span,
+    StoredRows,
+    check_landmark_block,
+    digest_rows,
+    row_spans,
+)
+from scalable_kpca.staging import is_dask, is_zarr, stage_rows
+from scalable_kpca.streaming import BlockSpan, block_spans, gram_spans
+from scalable_kpca.tiling import NystroemPlan, Plan
+
+__all__ = ["Added", "Fitted", "Fitting", "Options", "scores_of"]
+
+Matrix = NDArray[np.float64]
+Components = int | float | None
+Spans = Sequence[Span | BlockSpan]
+
+SCORE_ROWS = 8192  # of a task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked of a fit: the parameters of `KernelPCA`, which documents them."""
+
+    kernel: str
+    gamma: float | str | None
+    degree: float
+    coef0: float
+    method: str
+    eigen_solver: str
+    gram: str
+    n_landmarks: int
+    landmarks: Any
+    tol: float | None
+    max_passes: int | None
+    remove_zero_eig: bool
+    indefinite: str
+    on_failure: str
+    dtype: str
+    memory_limit: int | str | None
+    workdir: str | Path | None
+    tile_rows: int | None
+    random_state: int | None
+    n_jobs: int | None
+
+    @property
+    def seed(self) -> int:
+        """Of start vectors and landmarks."""
+        return self.random_state or 0
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fit, and the plan that it followed.
+
+    Attributes
+    ----------
+    plan : Plan or NystroemPlan
+    fit : ExactFit or NystroemFit
+        What is kept.
+    start : NystroemFit or None
+        Of a fit that was refined by passes: what it began with.
+    """
+
+    plan: Plan | NystroemPlan
+    fit: ExactFit | NystroemFit
+    start: NystroemFit | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """A model with more rows, and what the new ones are like.
+
+    Attributes
+    ----------
+    model : NystroemModel
+    residual : float
+        Share of the new rows' trace that the landmarks do not reach; that of the rows before is in the certificate.
+    """
+
+    model: NystroemModel
+    residual: float
+
+
+class Fitting:
+    """One fit of one array.
+
+    Parameters
+    ----------
+    X : ndarray, dask array or zarr array of shape (n_samples, n_features)
+        Checked to be a matrix of numbers; never written to.
+    n_components : int, float or None
+    options : Options
+    engine : Engine
+    workdir : Path
+        Where what has to be stored goes.
+    names : tuple of str
+        Of the features; may be empty.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        n_components: Components,
+        options: Options,
+        engine: Engine,
+        workdir: Path,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self._X, self._n_components, self._options = X, n_components, options
+        self._engine, self._workdir, self._names = engine, workdir, names
+        # rows that tasks read from the caller's own array
+        self._stays = engine.shares_memory and (isinstance(X, np.ndarray) or options.workdir is None)
+
+    def run(self) -> Fitted:
+        """Plan and fit."""
+        chosen = self._plan(self._options.method)
+        if isinstance(chosen, Plan):
+            return Fitted(chosen, self._exact(chosen))
+        if self._options.kernel == "precomputed":
+            if self._options.max_passes:
+                raise ConfigError("passes over K evaluate the kernel; a precomputed one is not refined: max_passes=0.")
+            return Fitted(chosen, self._precomputed(chosen))
+        spans = self._spans(chosen)
+        fit = self._nystroem(chosen, spans)
+        if not self._options.max_passes:
+            return Fitted(chosen, fit)
+        return Fitted(chosen, self._refined(fit, spans, chosen), fit)
+
+    def add_to(self, model: NystroemModel) -> Added:
+        """The same landmarks with the rows of this array added: one pass over them, none over the old ones."""
+        options = self._options
+        if model.columns is not None:
+            raise ConfigError(
+                "a precomputed kernel has values with the rows that were fitted; fit the larger one anew."
+            )
+        chosen = self._plan("nystroem")
+        if not isinstance(chosen, NystroemPlan):
+            raise ConfigError("rows can be added to a Nyström model only.")
+        spans = self._spans(chosen)
+        look(self._engine, spans, n_features=model.n_features, sample_size=0, seed=0, names=self._names)
+        sums, _ = accumulate_spans(spans, model.basis, chosen.batch_rows, self._engine)
+        added = solve_model(
+            model.basis,
+            model.sums + sums,
+            self._n_components,
+            indefinite=options.indefinite,
+            remove_zero_eig=options.remove_zero_eig,
+            feature_names=model.feature_names,
+        )
+        residual = max(trace_residual(model.basis, sums), 0.0)
+        return Added(added, residual / sums.diagonal_sum if sums.diagonal_sum > 0 else 0.0)
+
+    def _plan(self, method: str) -> Plan | NystroemPlan:
+        options, (n_samples, n_features) = self._options, self._X.shape
+        given = None if isinstance(options.landmarks, str) else np.asarray(options.landmarks)
+        if options.kernel == "precomputed" and n_samples != n_features:
+            raise InvalidInputError(
+                f"a precomputed kernel has shape (n_samples, n_samples), and X has {(n_samples, n_features)}."
+            )
+        return plan(
+            n_samples,
+            n_features,
+            n_components=self._n_components,
+            method="nystroem" if options.max_passes == 0 else method,
+            n_landmarks=options.n_landmarks if given is None else len(given),
+            landmarks=options.landmarks if given is None else "given",
+            dtype=options.dtype,
+            solver="block_krylov" if options.eigen_solver == "randomized" else options.eigen_solver,
+            gram=options.gram,
+            kernel=options.kernel,
+            memory_limit=options.memory_limit,
+            n_jobs=options.n_jobs,
+            tile_rows=options.tile_rows,
+            directory=self._workdir,
+            disk_limit=disk_room(self._workdir, "gram-*.zarr") if options.gram == "auto" else None,
+            resident_bytes=n_samples * n_features * self._itemsize if self._stays else 0,
+        )
+
+    @property
+    def _itemsize(self) -> int:
+        return 4 if self._X.dtype == np.float32 else 8
+
+    def _kernel(self, summary: RowSummary) -> Kernel:
+        options = self._options
+        return resolve_kernel(
+            options.kernel,
+            gamma=options.gamma,
+            degree=options.degree,
+            coef0=options.coef0,
+            n_features=summary.n_features,
+            variance=summary.variance,
+        )
+
+    # ---------------------------------------------------------------- exact
+
+    def _exact(self, chosen: Plan, start: Matrix | None = None) -> ExactFit:
+        options = self._options
+        if options.kernel == "precomputed":
+            raise ConfigError(
+                "exact fits evaluate the kernel and take no precomputed one; set method='nystroem', with n_landmarks "
+                "up to the number of rows."
+            )
+        rows, summary = stage_rows(
+            self._X,
+            self._engine,
+            None if self._stays else self._workdir,
+            tile_rows=chosen.tile_rows,
+            names=self._names,
+        )
+        kernel = self._kernel(summary)
+        identity = (
+            gram_fingerprint(digest_rows(rows, chosen.tile_rows), kernel, chosen) if chosen.gram == "zarr" else ""
+        )
+        path = self._workdir / f"gram-{identity[:16]}.zarr"
+        fit = fit_exact(
+            rows,
+            kernel,
+            chosen,
+            open_gram(rows, kernel, chosen, self._engine, path=path, fingerprint=identity),
+            self._engine,
+            n_components=self._n_components,
+            tol=options.tol,
+            seed=options.seed,
+            max_passes=options.max_passes,
+            indefinite=options.indefinite,
+            on_failure=options.on_failure,
+            remove_zero_eig=options.remove_zero_eig,
+            feature_names=self._names,
+            start=start,
+        )
+        # stored rows vanish with a temporary directory
+        vanishes = options.workdir is None and isinstance(rows, StoredRows)
+        return replace(fit, model=in_memory(fit.model)) if vanishes else fit
+
+    # ---------------------------------------------------------------- Nyström
+
+    def _spans(self, chosen: NystroemPlan, columns: NDArray[np.int64] | None = None) -> Spans:
+        """Spans of the caller's own array where tasks can read it, else of a copy; or of columns of a Gram matrix."""
+        X = self._X
+        if is_dask(X):
+            return block_spans(X) if columns is None else gram_spans(X, columns)
+        rows: Rows = ArrayRows(X)
+        if not (is_zarr(X) or self._engine.shares_memory):
+            rows, _ = stage_rows(X, self._engine, self._workdir, tile_rows=chosen.span_rows, names=self._names)
+        return row_spans(rows if columns is None else GramColumns(rows, columns), chosen.span_rows)
+
+    def _precomputed(self, chosen: NystroemPlan) -> NystroemFit:
+        """Nyström from columns of the caller's Gram matrix."""
+        options = self._options
+        n_samples = self._X.shape[0]
+        columns = choose_columns(options.landmarks, n_samples, chosen.n_landmarks, seed=options.seed)
+        spans = self._spans(chosen, columns)
+        look(self._engine, spans, n_features=len(columns) + 1, sample_size=0, seed=0)
+        rows = fetch_rows(self._engine, spans, columns, batch_rows=chosen.batch_rows)
+        check_landmark_block(rows, columns)
+        fit = self._fit_nystroem(chosen, spans, Precomputed(), Landmarks(rows, columns, "columns"))
+        return replace(fit, model=replace(fit.model, columns=columns))
+
+    def _nystroem(self, chosen: NystroemPlan, spans: Spans) -> NystroemFit:
+        options, engine = self._options, self._engine
+        method = options.landmarks if isinstance(options.landmarks, str) else "given"
+        wanted = chosen.n_landmarks
+        found = look(
+            engine,
+            spans,
+            n_features=self._X.shape[1],
+            sample_size=sample_size(method, wanted),
+            seed=options.seed,
+            names=self._names,
+        )
+        kernel = self._kernel(found.summary)
+        landmarks = choose_landmarks(
+            method,
+            found,
+            engine,
+            spans,
+            kernel,
+            n_landmarks=wanted,
+            seed=options.seed,
+            dtype=chosen.dtype,
+            given=None if method != "given" else options.landmarks,
+        )
+        return self._fit_nystroem(chosen, spans, kernel, landmarks)
+
+    def _fit_nystroem(self, chosen: NystroemPlan, spans: Spans, kernel: Kernel, landmarks: Landmarks) -> NystroemFit:
+        options = self._options
+        return fit_nystroem(
+            spans,
+            kernel,
+            chosen,
+            self._engine,
+            landmarks,
+            n_components=self._n_components,
+            indefinite=options.indefinite,
+            remove_zero_eig=options.remove_zero_eig,
+            feature_names=self._names,
+        )
+
+    def _refined(self, fit: NystroemFit, spans: Spans, chosen: NystroemPlan) -> ExactFit:
+        """The same components after passes over K, from the leading directions of the landmarks."""
+        self._n_components = fit.model.n_components
+        exact = self._exact_plan()
+        start = refinement_start(
+            fit.model.basis,
+            fit.model.sums,
+            spans,
+            self._engine,
+            n_columns=exact.block_columns,
+            batch_rows=chosen.batch_rows,
+        )
+        return self._exact(exact, start)
+
+    def _exact_plan(self) -> Plan:
+        self._options = replace(self._options, eigen_solver="block_krylov")
+        exact = self._plan("exact")
+        if not isinstance(exact, Plan):
+            raise ConfigError("max_passes=0 makes no pass; nothing is refined.")
+        return exact
+
+
+def scores_of(X: Any, model: NystroemModel, engine: Engine, *, checked: bool) -> Matrix:
+    """Scores of all rows of an array, shape (n, k), float64, by the tasks of an engine.
+
+    Parameters
+    ----------
+    X : ndarray, dask array or zarr array of shape (n, n_features)
+        Finite numbers.
+    model : NystroemModel
+    engine : Engine
+    checked : bool
+        Whether the rows are known to be finite.
+    """
+    columns = model.columns
+    if is_dask(X):
+        spans: Spans = block_spans(X) if columns is None else gram_spans(X, columns, square=False)
+    else:
+        rows: Rows = ArrayRows(X)
+        spans = row_spans(rows if columns is None else GramColumns(rows, columns, square=False), SCORE_ROWS)
+    if not checked:
+        look(engine, spans, n_features=model.basis.landmarks.shape[1], sample_size=0, seed=0, names=model.feature_names)
+    scores = training_scores(spans, model.projection, engine, BATCH_ROWS)
+    return np.concatenate(list(scores))

@@ -1,0 +1,187 @@
+"""Which rows become landmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from scalable_kpca.engine import Engine
+from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.kernels import Kernel
+from scalable_kpca.landmarks.given import fetch_rows, given_rows
+from scalable_kpca.landmarks.rpcholesky import Pivots, block_of, choose_pivots
+from scalable_kpca.landmarks.sample import BATCH_ROWS, Look
+from scalable_kpca.source import Span
+from scalable_kpca.streaming import BlockSpan
+
+__all__ = ["LANDMARK_METHODS", "Landmarks", "choose_landmarks", "sample_size"]
+
+Block = NDArray[np.floating[Any]]
+Numbers = NDArray[np.int64]
+
+LANDMARK_METHODS = ("uniform", "kmeans++", "rpcholesky")  # and "given" by an array
+KMEANS_SHARE = 20  # rows of the sample for each landmark of k-means++
+
+
+@dataclass(frozen=True, eq=False)
+class Landmarks:
+    """Rows that the Nyström approximation is built on.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (m, n_features)
+        In the dtype of the source.
+    numbers : ndarray of shape (m,), int64
+        Their row numbers, -1 where they are not known to be rows of the source.
+    method : str
+        How they were chosen.
+    n_passes : int
+        Passes over the rows that it took, after the first look.
+    note : str
+        What a user would not expect, such as fewer landmarks than asked for; else empty.
+    """
+
+    rows: Block
+    numbers: Numbers
+    method: str
+    n_passes: int = 0
+    note: str = ""
+
+
+def sample_size(method: str, n_landmarks: int) -> int:
+    """Rows that `look` must sample for `choose_landmarks`."""
+    return {"uniform": 1, "kmeans++": KMEANS_SHARE}.get(method, 0) * n_landmarks
+
+
+def choose_landmarks(
+    method: str,
+    found: Look,
+    engine: Engine,
+    spans: Sequence[Span | BlockSpan],
+    kernel: Kernel,
+    *,
+    n_landmarks: int,
+    seed: int,
+    given: ArrayLike | None = None,
+    dtype: str = "float64",
+    batch_rows: int = BATCH_ROWS,
+) -> Landmarks:
+    """Landmarks by one of the methods.
+
+    Parameters
+    ----------
+    method : {"uniform", "kmeans++", "rpcholesky", "given"}
+        ``"uniform"``: the first rows of the sample. ``"kmeans++"``: spread out over the sample by k-means++ seeding, in
+        the space of the rows; good for unequal clusters. ``"rpcholesky"``: randomly pivoted Cholesky, in the space of
+        the kernel; far better than the others where the spectrum of the kernel decays fast, and no better where it is
+        flat. ``"given"``: an array.
+    found : Look
+        What the first pass learned, its sample as large as `sample_size` says.
+    engine, spans
+        All rows, in order, and where passes over them run.
+    kernel : Kernel
+        Resolved kernel; of ``"rpcholesky"`` only.
+    n_landmarks : int
+        How many; all rows where there are fewer. Of no meaning for ``"given"``.
+    seed : int
+        Of ``"kmeans++"`` and ``"rpcholesky"``; that of ``"uniform"`` was the look's.
+    given : array-like of shape (m, n_features), or of integers of shape (m,), optional
+        Rows, or row numbers, for ``"given"``. Repeated ones do no harm.
+    dtype : {"float32", "float64"}
+        Of the kernel values of ``"rpcholesky"``.
+    batch_rows : int
+        Rows that a task reads at a time.
+
+    Returns
+    -------
+    Landmarks
+
+    Raises
+    ------
+    InvalidInputError
+        For rows or row numbers that cannot be landmarks, or when there are no rows.
+    ConfigError
+        For an unknown method, or one that this kernel does not allow.
+
+    Notes
+    -----
+    Passes: none for ``"uniform"``, ``"kmeans++"`` and given rows; one for given row numbers; for ``"rpcholesky"`` see
+    `choose_pivots`. k-means++ costs some 20·m²·(2 + ln m) distances in the client.
+
+    References
+    ----------
+    Arthur and Vassilvitskii (2007), k-means++: The advantages of careful seeding.
+    """
+    if (given is not None) != (method == "given"):
+        raise ConfigError(
+            f"landmarks={method!r} {'with' if given is not None else 'without'} an array of landmarks; an array, and "
+            'nothing else, goes with landmarks="given".'
+        )
+    if given is not None:
+        rows, numbers, n_passes = given_rows(given, found.summary, engine, spans, batch_rows)
+        return Landmarks(rows, numbers, method, n_passes)
+    m = _resolve_count(method, n_landmarks, found)
+    few = f"n_landmarks={n_landmarks}, and there are {m} rows: all of them may be landmarks" if m < n_landmarks else ""
+    if method == "uniform":
+        return Landmarks(found.sample[:m], found.numbers[:m], method, note=few)
+    if method == "kmeans++":
+        chosen = _spread(found.sample, m, seed)
+        note = few if len(chosen) == m else f"{len(chosen)} landmarks: no more of the rows sampled differ"
+        return Landmarks(found.sample[chosen], found.numbers[chosen], method, note=note)
+    block = block_of(m, found.summary.n_features)
+    pivots = choose_pivots(
+        engine, spans, kernel, n_pivots=m, seed=seed, dtype=dtype, batch_rows=batch_rows, block=block
+    )
+    if len(pivots.numbers):
+        return Landmarks(pivots.rows, pivots.numbers, method, pivots.n_passes, _describe(pivots, m, dtype) or few)
+    first = np.zeros(1, np.int64)  # what uses landmarks needs one
+    rows = fetch_rows(engine, spans, first, batch_rows=batch_rows)
+    return Landmarks(rows, first, method, pivots.n_passes + 1, "every k(x, x) is 0: one landmark stands for all rows")
+
+
+def _resolve_count(method: str, n_landmarks: int, found: Look) -> int:
+    """Number of landmarks to choose, when everything is there to choose from."""
+    if method not in LANDMARK_METHODS:
+        raise ConfigError(f"landmarks={method!r} is not known; choose one of {', '.join(LANDMARK_METHODS)}.")
+    if n_landmarks < 1:
+        raise ConfigError(f"n_landmarks={n_landmarks}; at least one landmark is needed.")
+    n_samples = found.summary.n_samples
+    if n_samples == 0:
+        raise InvalidInputError("there are no rows, and at least one is needed for a landmark.")
+    m = min(n_landmarks, n_samples)
+    if method != "rpcholesky" and len(found.sample) < m:
+        raise ConfigError(
+            f"landmarks={method!r}: {m} landmarks cannot be chosen from a sample of {len(found.sample)} rows; look for "
+            f"sample_size={sample_size(method, m)}."
+        )
+    return m
+
+
+def _spread(sample: Block, m: int, seed: int) -> NDArray[np.intp]:
+    """Positions of at most m different rows by k-means++ seeding."""
+    from sklearn.cluster import kmeans_plusplus
+
+    # distances are all that counts, so that neither an offset nor a scale beyond any square may do harm
+    largest = float(np.abs(sample).max(initial=0.0))
+    rows = sample.astype(np.float64) / (largest if largest > 0 else 1.0)
+    rows -= rows.mean(axis=0)
+    state = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    _, chosen = kmeans_plusplus(rows, m, random_state=state)
+    # where no other rows are left, equal ones are chosen
+    first = np.unique(sample[chosen], axis=0, return_index=True)[1]
+    return np.asarray(chosen[np.sort(first)], np.intp)
+
+
+def _describe(pivots: Pivots, m: int, dtype: str) -> str:
+    found = len(pivots.numbers)
+    if pivots.is_exact:
+        return "" if found == m else f"{found} landmarks of {m} are enough: what they leave is within {dtype} rounding"
+    if found < m:
+        return f"{found} landmarks of {m}: none of the rows proposed in {pivots.n_passes} passes is left"
+    if pivots.n_unthinned:
+        return f"the last {pivots.n_unthinned} landmarks were not thinned out: {pivots.n_passes} passes were used up"
+    return ""

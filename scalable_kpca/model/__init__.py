@@ -1,0 +1,57 @@
+"""Fitted models: numbers in frozen objects, saved as JSON and zarr, loaded without executing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scalable_kpca.errors import ModelFormatError
+from scalable_kpca.model.exact import Model, in_memory, read_exact, save_exact
+from scalable_kpca.model.files import read_description
+from scalable_kpca.model.nystroem import NystroemModel, read_nystroem, save_nystroem
+
+__all__ = ["AnyModel", "Model", "NystroemModel", "in_memory", "load_model", "save_model"]
+
+AnyModel = Model | NystroemModel
+
+_READERS: dict[str, Callable[[Path, dict[str, Any]], AnyModel]] = {"exact": read_exact, "nystroem": read_nystroem}
+
+
+def save_model(model: AnyModel, path: str | Path) -> None:
+    """Write a model as ``model.json`` and ``arrays.zarr`` in a new directory.
+
+    Parameters
+    ----------
+    model : Model or NystroemModel
+        What to write.
+    path : str or Path
+        Directory that does not exist or is empty.
+
+    Raises
+    ------
+    StorageError
+        When the directory holds something or cannot be written.
+    """
+    if isinstance(model, NystroemModel):
+        save_nystroem(model, path)
+    else:
+        save_exact(model, path)
+
+
+def load_model(path: str | Path) -> AnyModel:
+    """Model from a directory that `save_model` wrote.
+
+    Training rows of an exact model stay on disk until they are needed.
+
+    Raises
+    ------
+    ModelFormatError
+        When the directory is no model, or one of a format that this version does not read.
+    """
+    directory = Path(path)
+    fields = read_description(directory)
+    try:
+        return _READERS[fields["method"]](directory, fields)
+    except Exception as error:
+        raise ModelFormatError(f"{directory} is damaged or incomplete: {error}.") from error

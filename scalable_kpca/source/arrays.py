@@ -1,0 +1,151 @@
+"""Bare matrices on disk: one .npy file or zarr array, whose rows are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.source.parts import BATCH_BYTES, Part, changed_file, digest_files
+from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
+
+__all__ = ["ArraySource", "ArraySpan"]
+
+
+@dataclass(frozen=True)
+class ArraySpan:
+    """Consecutive rows of an array on disk.
+
+    Parameters
+    ----------
+    path : str
+    start, n_rows : int
+    shape : tuple of (int, int)
+        Of the whole array when the source was opened.
+    stored : str
+        Its dtype then, as numpy writes it.
+    dtype : str
+        ``"float32"`` or ``"float64"``: what rows become.
+    chunk_rows : int
+        Rows that are decoded together: those of a zarr chunk, 1 for a file that is not compressed.
+    part : int
+
+    Notes
+    -----
+    Memory: a batch; of a zarr array at least the chunks that its rows are in, each decoded once.
+    """
+
+    path: str
+    start: int
+    n_rows: int
+    shape: tuple[int, int]
+    stored: str
+    dtype: str
+    chunk_rows: int = 1
+    part: int = 0
+
+    def batches(self, batch_rows: int, labels: Labels = "none") -> Iterator[Batch]:
+        """The rows in order, at most `batch_rows` at a time; labels are row numbers.
+
+        Raises
+        ------
+        InvalidInputError
+            When the array cannot be read, or is not what it was when the source was opened.
+        """
+        # a span begins with a chunk, or lies within one
+        step = max(self.chunk_rows, batch_rows // self.chunk_rows * self.chunk_rows)
+        for done, stop in cut(self.n_rows, step):
+            first = self.start + done
+            block = self._read(first, self.start + stop)
+            for a, b in cut(stop - done, batch_rows):
+                numbers = None if labels == "none" else row_numbers(first + a, first + b)
+                yield Batch(self.part, block[a:b], numbers, first + a)
+
+    def _read(self, first: int, last: int) -> NDArray[np.floating[Any]]:
+        # opened anew for each block: pages of a mapped file count as this process's memory until it is closed
+        array = _open_matrix(Path(self.path))
+        if (array.shape, array.dtype.str) != (self.shape, self.stored):
+            was, found = f"shape {self.shape} and dtype {self.stored}", f"{array.shape} and {array.dtype.str}"
+            raise changed_file(self.path, f"it had {was}, and has {found}")
+        try:
+            return np.array(array[first:last], self.dtype, order="C")
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever the codecs of a zarr array raise
+            raise changed_file(self.path, error) from error
+
+
+class ArraySource:
+    """One ``.npy`` file or zarr array of shape (n_samples, n_features); its rows are numbered."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        array = _open_matrix(path)
+        self._shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
+        self._stored, self._chunk_rows = array.dtype.str, _chunk_rows(array)
+        self.parts: tuple[Part, ...] = (Part(str(path), self._shape[0]),)
+        self.feature_names = tuple(f"x{column}" for column in range(self._shape[1]))
+        self.label_names: tuple[str, ...] = ("row",)
+        self.dtype = "float32" if array.dtype == np.float32 else "float64"
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return self.parts[0].n_rows
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows in order, a few MiB at a time."""
+        size = max(1, BATCH_BYTES // (8 * self._shape[1]))
+        yield from self._span(0, self.n_samples).batches(size, "all")
+
+    def spans(self, span_rows: int) -> list[ArraySpan]:
+        """Spans of at most `span_rows` rows, of whole chunks or within one, in order."""
+        n, chunk = self.n_samples, self._chunk_rows
+        if chunk <= span_rows:
+            pieces = list(cut(n, span_rows // chunk * chunk))
+        else:
+            pieces = [(top + a, top + b) for top, end in cut(n, chunk) for a, b in cut(end - top, span_rows)]
+        return [self._span(start, stop) for start, stop in pieces]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file's contents."""
+        files = (
+            sorted(file for file in self._path.rglob("*") if file.is_file()) if self._path.is_dir() else [self._path]
+        )
+        return digest_files(files, [str(file.relative_to(self._path)) for file in files])
+
+    def part_fingerprints(self) -> tuple[str, ...]:
+        """`fingerprint` of the only part."""
+        return (self.fingerprint(),)
+
+    def _span(self, start: int, stop: int) -> ArraySpan:
+        path = str(self._path)
+        return ArraySpan(path, start, stop - start, self._shape, self._stored, self.dtype, self._chunk_rows)
+
+
+def _chunk_rows(array: Any) -> int:
+    return max(1, int(array.chunks[0])) if hasattr(array, "chunks") else 1
+
+
+def _open_matrix(path: Path) -> Any:
+    try:
+        if path.suffix == ".npy":
+            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            import zarr
+
+            array = zarr.open_array(str(path), mode="r")
+    except Exception as error:
+        raise InvalidInputError(f"{path} is not an array that can be read: {error}") from error
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{path} has shape {array.shape} and dtype {array.dtype}; a matrix of numbers is needed."
+        )
+    if array.shape[1] == 0:
+        raise InvalidInputError(f"{path} has shape {array.shape}: no columns; at least one feature is needed.")
+    return array

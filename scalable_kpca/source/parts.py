@@ -1,0 +1,43 @@
+"""Parts of a source: one for each input file, known by what they contain."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scalable_kpca.errors import InvalidInputError, storage_errors
+
+__all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files"]
+
+BATCH_BYTES = 16 * 2**20  # of a batch of `Source.batches`, as float64
+
+
+@dataclass(frozen=True)
+class Part:
+    """One input file: how many rows it adds, and where it is."""
+
+    path: str
+    n_rows: int
+
+
+def digest_files(files: Sequence[Path], names: Sequence[Any]) -> str:
+    """SHA-256 of names (what JSON can hold) and of the contents of files, in order; each file is read once."""
+    total = hashlib.sha256(json.dumps(names).encode())
+    for file in files:
+        with storage_errors(f"reading {file}"), file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
+
+
+def changed_file(path: str, reason: object) -> InvalidInputError:
+    """What to raise for a file that is not, or no longer, what it was when its source was opened."""
+    # libraries quote bytes that they do not understand
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in str(reason)).split())
+    return InvalidInputError(
+        f"{path} cannot be read as it was when the source was opened ({text}); it is damaged or has changed: put it "
+        "right and run again."
+    )

@@ -1,0 +1,260 @@
+"""The plan of a Nyström fit: landmarks, spans, reads of the rows, bytes; rates only estimate the seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dask.utils import format_bytes
+
+from scalable_kpca.errors import ConfigError, InvalidInputError, MemoryLimitError
+from scalable_kpca.tiling.choices import check_choice, check_components, check_whole, choose_dtype
+from scalable_kpca.tiling.costs import PROCESS_SECONDS
+from scalable_kpca.tiling.rates import MachineRates
+from scalable_kpca.tiling.sizes import FEWEST_THREADS, PROCESS_BYTES, TASKS_A_THREAD
+
+__all__ = ["NystroemPlan", "largest_landmarks", "plan_nystroem", "stream_bytes"]
+
+BATCH_BYTES = 16 * 2**20  # of rows that a task reads at a time, in float64
+BATCH_ROWS = 2048  # at most
+BLOCK_ROWS = 1024  # of C at a time, see nystroem.basis
+SMALLEST_SPAN, LARGEST_SPAN = 8192, 262_144  # rows of a task: half a second of work, and what a large row group allows
+SCORE_SHARE, SCORE_BYTES = 8, 256 * 2**20  # part of the limit, at most, that scores of a wave of tasks may take
+WAVE = 32  # tasks that are given out together, see streaming; of scores as few as two a thread
+LABEL_BYTES = 64  # of a row's ids and what travels beside its scores
+DECODE_BYTES = 24 * 2**20  # of a task that reads a file
+PIVOT_ROUNDS = 10  # passes of randomly pivoted Cholesky: 5 to 16
+KMEANS_ROWS = 20  # of the sample, for each landmark of k-means++
+SQUARES = 10  # m × m arrays in float64 while the eigenproblem is solved
+
+
+@dataclass(frozen=True)
+class NystroemPlan:
+    """What a Nyström fit will do, decided before anything is computed.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_components : int
+        Shape of the job. `n_components` is 0 where the number is decided by the spectrum.
+    n_landmarks : int
+    landmarks : str
+        How they are chosen.
+    dtype : str
+        Of the kernel values with landmarks.
+    batch_rows, span_rows, n_spans, score_wave, n_threads : int
+        Rows that a task reads at a time, rows of a task and their number (of sources that are cut into spans), tasks
+        whose scores are in memory together, tasks at the same time.
+    row_passes : int
+        Reads of the rows: the first look, those of the landmark method, the sums, the scores.
+    kernel_values : int
+        Evaluations in all.
+    peak_memory, memory_limit : int
+        Planned and allowed peak of the process, bytes.
+    seconds : float or None
+        Expected time; None when the plan was made without rates.
+    reasons : tuple of str
+        Why each choice was made, one sentence each.
+    """
+
+    n_samples: int
+    n_features: int
+    n_components: int
+    n_landmarks: int
+    landmarks: str
+    dtype: str
+    batch_rows: int
+    span_rows: int
+    n_spans: int
+    score_wave: int
+    n_threads: int
+    row_passes: int
+    kernel_values: int
+    peak_memory: int
+    memory_limit: int
+    seconds: float | None
+    reasons: tuple[str, ...]
+
+    @property
+    def method(self) -> str:
+        """``"nystroem"``."""
+        return "nystroem"
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as JSON values."""
+        return {"method": self.method, **asdict(self), "reasons": list(self.reasons)}
+
+
+def plan_nystroem(
+    n_samples: int,
+    n_features: int,
+    *,
+    n_components: int | float | None = 10,
+    n_landmarks: int = 1000,
+    landmarks: str = "uniform",
+    dtype: str = "auto",
+    memory_limit: int,
+    n_threads: int,
+    resident_bytes: int = 0,
+    rates: MachineRates | None = None,
+    is_run: bool = False,
+) -> NystroemPlan:
+    """Plan a Nyström fit within a limit of memory.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of the training rows.
+    n_components : int, float or None
+        Wanted components; a fraction of variance; or None for all.
+    n_landmarks : int
+        All rows where there are fewer.
+    landmarks : str
+        Method, or ``"given"``.
+    dtype : {"auto", "float64", "float32"}
+        Of kernel values; ``"auto"`` as for tiles.
+    memory_limit : int
+        Peak of the whole process, bytes.
+    n_threads : int
+    resident_bytes : int
+        Of the caller's rows that stay in memory.
+    rates : MachineRates, optional
+    is_run : bool
+        Whether a process is started and files are read.
+
+    Returns
+    -------
+    NystroemPlan
+        Spans and batches do not depend on the number of threads up to four, nor on rates: the same bits.
+
+    Raises
+    ------
+    MemoryLimitError
+        Naming the smallest limit that works, and the most landmarks that this one holds.
+    InvalidInputError
+        When there are fewer landmarks than components.
+    """
+    n_samples, n_features = check_whole("n_samples", n_samples), check_whole("n_features", n_features)
+    m = min(check_whole("n_landmarks", n_landmarks), n_samples)
+    if landmarks == "given":
+        m = n_landmarks  # repeated rows, or rows of another source
+    check_choice("dtype", dtype, ("auto", "float64", "float32"))
+    check_choice("landmarks", landmarks, ("uniform", "kmeans++", "rpcholesky", "given"))
+    components = check_components(n_components)
+    k = components if isinstance(components, int) else 0
+    if k > m:
+        raise InvalidInputError(
+            f"n_components={k} needs at least as many landmarks, there are {m}; set n_landmarks to {k} or more."
+        )
+    resolved, reasons = choose_dtype(dtype, n_samples)
+    span_rows = _span_rows(n_samples, k or m, n_threads, memory_limit)
+    rounds = PIVOT_ROUNDS if landmarks == "rpcholesky" else 0
+    plan = NystroemPlan(
+        n_samples=n_samples,
+        n_features=n_features,
+        n_components=k,
+        n_landmarks=m,
+        landmarks=landmarks,
+        dtype=resolved,
+        batch_rows=max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * n_features))),
+        span_rows=span_rows,
+        n_spans=-(-n_samples // span_rows),
+        score_wave=_score_wave(span_rows, k or m, n_threads, memory_limit),
+        n_threads=n_threads,
+        row_passes=3 + rounds,
+        kernel_values=2 * n_samples * m + rounds * n_samples * m // 2 + m * m,
+        peak_memory=0,
+        memory_limit=memory_limit,
+        seconds=None,
+        reasons=tuple(reasons),
+    )
+    plan = replace(plan, peak_memory=stream_bytes(plan, resident_bytes))
+    if plan.peak_memory > memory_limit:
+        raise _too_large(plan, resident_bytes)
+    seconds = None if rates is None else _seconds(plan, rates, is_run=is_run)
+    why = f"landmarks={landmarks}: {m} of {n_samples} rows, memory of {format_bytes(plan.peak_memory)} whatever n"
+    return replace(plan, seconds=seconds, reasons=(*plan.reasons, why))
+
+
+def stream_bytes(plan: NystroemPlan, resident_bytes: int = 0) -> int:
+    """Planned peak of the process in bytes: matrices of the landmarks, one task a thread, what waits for its turn.
+
+    The look holds a sample; the sums are over before the eigenproblem and the scores begin, so that only the largest of
+    the three counts beside what is fixed.
+    """
+    m, d, size = plan.n_landmarks, plan.n_features, 8 if plan.dtype == "float64" else 4
+    basis = 8 * (3 * m * m + 2 * m * d)
+    batch = plan.n_threads * (DECODE_BYTES + 2 * plan.batch_rows * d * 8)
+    block = plan.n_threads * min(BLOCK_ROWS, plan.batch_rows) * m * size * 3
+    sample = m * d * 8 * {"kmeans++": KMEANS_ROWS, "uniform": 2 * (plan.n_threads + 2)}.get(plan.landmarks, 2)
+    summing = block + plan.n_threads * m * m * (size + 8) + 4 * m * m * 8
+    solving = 8 * SQUARES * m * m
+    columns = plan.n_components or m
+    scoring = block + (plan.score_wave + plan.n_threads) * plan.span_rows * (8 * columns + LABEL_BYTES)
+    pivots = plan.n_threads * 4 * 256 * m * 8 + 8 * plan.n_samples if plan.landmarks == "rpcholesky" else 0
+    largest = max(sample, summing, solving, scoring, pivots)
+    return int(PROCESS_BYTES + resident_bytes + basis + batch + largest)
+
+
+def largest_landmarks(plan: NystroemPlan, resident_bytes: int = 0) -> int:
+    """Most landmarks whose plan keeps to the limit of this one; 0 when not even one does."""
+    fewest, most = 0, plan.n_landmarks
+    while fewest < most:
+        middle = (fewest + most + 1) // 2
+        if stream_bytes(_with_landmarks(plan, middle), resident_bytes) <= plan.memory_limit:
+            fewest = middle
+        else:
+            most = middle - 1
+    return fewest
+
+
+def _with_landmarks(plan: NystroemPlan, m: int) -> NystroemPlan:
+    columns, threads, limit = plan.n_components or m, plan.n_threads, plan.memory_limit
+    span_rows = _span_rows(plan.n_samples, columns, threads, limit)
+    return replace(plan, n_landmarks=m, span_rows=span_rows, score_wave=_score_wave(span_rows, columns, threads, limit))
+
+
+def _span_rows(n_samples: int, n_columns: int, n_threads: int, memory_limit: int) -> int:
+    """Rows of a task: enough to be worth one, few enough to keep threads busy and the scores of two a thread small.
+
+    A task that takes a slice of a large row group decodes what comes before it too: larger ones are better there.
+    """
+    threads = max(n_threads, FEWEST_THREADS)
+    enough = n_samples // (TASKS_A_THREAD * threads)
+    scored = _score_bytes(memory_limit) // (2 * threads * (8 * n_columns + LABEL_BYTES))
+    rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored))
+    return rows // BLOCK_ROWS * BLOCK_ROWS
+
+
+def _score_wave(span_rows: int, n_columns: int, n_threads: int, memory_limit: int) -> int:
+    """Tasks whose scores come back together: as many as a wave has, or as memory holds, and two a thread at least."""
+    held = _score_bytes(memory_limit) // (span_rows * (8 * n_columns + LABEL_BYTES))
+    return max(2 * n_threads, min(WAVE, held))
+
+
+def _score_bytes(memory_limit: int) -> int:
+    return min(SCORE_BYTES, memory_limit // SCORE_SHARE)
+
+
+def _too_large(plan: NystroemPlan, resident_bytes: int) -> MemoryLimitError | ConfigError:
+    most = largest_landmarks(plan, resident_bytes)
+    advice = f"raise memory_limit to {plan.peak_memory} bytes"
+    if most >= max(1, plan.n_components) and plan.landmarks != "given":
+        advice += f", or set n_landmarks to {most} or fewer"
+    return MemoryLimitError(
+        f"memory_limit={format_bytes(plan.memory_limit)} cannot hold a Nyström fit with {plan.n_landmarks} landmarks "
+        f"of {plan.n_features} features, which needs {format_bytes(plan.peak_memory)}; {advice}."
+    )
+
+
+def _seconds(plan: NystroemPlan, rates: MachineRates, *, is_run: bool) -> float:
+    n, m, d, threads = plan.n_samples, plan.n_landmarks, plan.n_features, plan.n_threads
+    gemm = rates.gemm * (2 if plan.dtype == "float64" else 1)
+    values = plan.kernel_values * (rates.entry + rates.feature * d)
+    # the symmetric update takes half of 2nm² flops; scores, and the updates of pivoted Cholesky
+    flops = n * m * m + 2 * n * m * max(plan.n_components, 1) + (2 * n * m * m if plan.landmarks == "rpcholesky" else 0)
+    reading = plan.row_passes * rates.stage * n * d
+    spread = 20 * m * m * d * 4 * gemm * 10 if plan.landmarks == "kmeans++" else 0.0
+    solving = 5 * rates.lapack * m**3
+    written = n * (8 * max(plan.n_components, 1)) / rates.flush if is_run else 0.0
+    started = PROCESS_SECONDS + 2 * n * d * 4 / rates.read if is_run else 0.0
+    return (values + gemm * flops + reading) / threads + spread + solving + written + started

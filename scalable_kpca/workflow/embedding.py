@@ -1,0 +1,55 @@
+"""Scores beside labels, span by span: tasks read and score, this process writes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scalable_kpca.engine import Engine
+from scalable_kpca.model import NystroemModel
+from scalable_kpca.nystroem import Projection
+from scalable_kpca.source import Span
+from scalable_kpca.streaming import map_spans
+from scalable_kpca.workflow.parts import PartWriter, with_scores
+
+__all__ = ["write_scores"]
+
+
+def write_scores(
+    spans: Sequence[Span],
+    part_rows: Sequence[int],
+    model: NystroemModel,
+    engine: Engine,
+    directory: Path,
+    *,
+    batch_rows: int,
+    wave: int,
+) -> None:
+    """One Parquet part for each input part: labels and scores of the same rows, from the same read.
+
+    Parameters
+    ----------
+    spans : sequence of Span
+        All rows, in order.
+    part_rows : sequence of int
+        Rows of each part.
+    model : NystroemModel
+    engine : Engine
+    directory : Path
+        New directory.
+    batch_rows, wave : int
+        Rows that a task reads at a time; tasks whose tables are in memory together.
+    """
+    directory.mkdir()
+    tables = map_spans(engine, spans, _scored, model.projection, batch_rows, stage="score", wave=wave)
+    with PartWriter(directory, list(part_rows)) as parts:
+        for span, table in zip(spans, tables, strict=True):
+            parts.add(span.part, table)
+
+
+def _scored(span: Span, projection: Projection, batch_rows: int) -> Any:
+    import pyarrow as pa
+
+    scored = [with_scores(batch.labels, projection(batch.rows)) for batch in span.batches(batch_rows, "all")]
+    return pa.concat_tables(scored)
