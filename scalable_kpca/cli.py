@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 import traceback
@@ -125,7 +126,8 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
         answer |= {"complete": certificate.complete, "missed_bound": certificate.missed_bound}
         answer["method"] = outcome.fit.model.solver if outcome.fit.model.n_passes == 0 else "exact"
     elif outcome.updates:
-        text = f"nothing to do: this input and configuration, and {outcome.updates} partitions of later updates, gave"
+        later = _partitions(outcome.updates)
+        text = f"nothing to do: this input and configuration, and {later} of later updates, gave"
         _say([f"{text} {outcome.run.path}"], as_json)
     elif outcome.status == "restored":
         _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
@@ -163,9 +165,17 @@ def plan(config: Path, overrides: tuple[str, ...], calibrate: bool, as_json: boo
 @_output
 @click.option("--source", metavar="URI", help="New partitions; those that are in the model already are left out.")
 @click.option("--withdraw", multiple=True, metavar="NAME", help="Partition to take away: its path or file name.")
+@_set
 @click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask scheduler, such as tcp://host:8786.")
 @_json
-def update(output: Path, source: str | None, withdraw: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
+def update(
+    output: Path,
+    source: str | None,
+    withdraw: tuple[str, ...],
+    overrides: tuple[str, ...],
+    scheduler: str | None,
+    as_json: bool,
+) -> None:
     """Add new partitions to the Nyström model in OUTPUT without reading the old ones; exit code 99 for nothing new."""
     from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.progress import progress
@@ -173,14 +183,16 @@ def update(output: Path, source: str | None, withdraw: tuple[str, ...], schedule
 
     if source is None and not withdraw:
         raise click.UsageError("give --source, --withdraw or both.")
+    if scheduler is not None:
+        overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
     with progress(lambda line: click.echo(line, err=True)) as listener:
         done = update_output(
-            Output(output), source, Path.cwd(), withdraw=withdraw, scheduler=scheduler, listener=listener
+            Output(output), source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener
         )
     rows = sum(part.rows for part in done.added)
     _say(
         [
-            f"{done.status}: {len(done.added)} partitions of {rows} rows added, {len(done.withdrawn)} withdrawn",
+            f"{done.status}: {_partitions(len(done.added))} of {rows} rows added, {len(done.withdrawn)} withdrawn",
             *(f"drift {ratio:.3g}  {path}" for path, ratio in done.drift.items()),
             f"in force: {done.run.path}",
         ],
@@ -193,6 +205,7 @@ def update(output: Path, source: str | None, withdraw: tuple[str, ...], schedule
             "added": [part.path for part in done.added],
             "withdrawn": [part.path for part in done.withdrawn],
             "rows": rows,
+            "drift": {path: ratio if math.isfinite(ratio) else None for path, ratio in done.drift.items()},
             "seconds": round(done.seconds, 3),
         },
         as_json,
@@ -275,6 +288,10 @@ def _prepare(config: Path, overrides: tuple[str, ...], *, calibrate: bool = Fals
     from scalable_kpca.workflow.stages import prepare
 
     return prepare(load_config(config, overrides), config.resolve().parent, calibrate=calibrate)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition" + ("" if count == 1 else "s")
 
 
 def _say(lines: list[str], as_json: bool) -> None:

@@ -145,7 +145,7 @@ def reduce_spans(
         for position, key in enumerate(keys):
             graph[name, position] = (add, (name, position - 1), key) if position else key
         sums = [(name, position) for position in range(len(keys))]
-        yield group.stop, _run(engine, spans, graph, sums, group, stage)[-1]
+        yield group.stop, _run(engine, spans, graph, sums, group, stage, outputs=sums[-1:])[0]
 
 
 def _waves(n_spans: int, wave: int, first: int) -> Iterator[range]:
@@ -193,9 +193,18 @@ def _apply(function: Callable[..., Value], span: Any, block: NDArray[Any] | None
 
 
 def _run(
-    engine: Engine, spans: Sequence[Any], graph: dict[Any, Any], keys: list[Any], group: range, stage: str
+    engine: Engine,
+    spans: Sequence[Any],
+    graph: dict[Any, Any],
+    keys: list[Any],
+    group: range,
+    stage: str,
+    *,
+    outputs: list[Any] | None = None,
 ) -> list[Any]:
     before, total = sum(span.n_rows for span in spans[: group.start]), sum(span.n_rows for span in spans)
     weights = {key: spans[index].n_rows for key, index in zip(keys, group, strict=True)}
-    values, _ = engine.run(graph, keys, stage=stage, weights=weights, progress=(before, total))
+    values, _ = engine.run(
+        graph, keys if outputs is None else outputs, stage=stage, weights=weights, progress=(before, total)
+    )
     return values

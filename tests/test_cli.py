@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +188,22 @@ def test_schema_describes_every_key_of_the_shipped_configuration():
     assert schema["additionalProperties"] is False
 
 
+def test_the_shipped_daily_job_grows_by_the_commands_that_it_names(tmp_path):
+    shutil.copy(ROOT / "pipelines" / "daily.yaml", tmp_path)
+    for name in ("history/first", "history/second", "days/third"):
+        rows = np.random.default_rng(len(name)).normal(size=(40, 3))
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        table = pa.table({"id": np.arange(40)} | {f"x{column}": rows[:, column] for column in range(3)})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    run = ("run", "daily.yaml")
+    update = ("update", "out/daily", "--source", "days/*.parquet")
+    # landmarks that are all of the first rows leave nothing out of them, and much of others: that would be drift
+    asked = [(*run, "--set", "drift.fail=null"), update, (*update, "--json"), (*run, "--set", "drift.fail=null")]
+    done = [skpca(*arguments, cwd=tmp_path) for arguments in asked]
+    assert [found.returncode for found in done] == [0, 0, 99, 99], done[-1].stderr
+    assert "1 partition of 40 rows added" in done[1].stdout
+
+
 def test_doctor_finds_the_known_spectrum():
     finished = skpca("doctor", "--json")
     assert finished.returncode == 0
@@ -225,8 +242,9 @@ def test_bad_settings_end_with_their_exit_code_and_say_what_is_wrong(tmp_path, r
         assert word in finished.stderr
 
 
-def test_the_smallest_memory_that_a_refusal_names_is_accepted(tmp_path, rows):
-    job = write_job(tmp_path, rows)
+@pytest.mark.parametrize("method", ["exact", "nystroem"])
+def test_the_smallest_memory_that_a_refusal_names_is_accepted(tmp_path, rows, method):
+    job = write_job(tmp_path, rows, method=method)
     refused = skpca("plan", job, "--set", "budget.memory=64MiB")
     named = refused.stderr.split("raise memory_limit to ")[1].split(" bytes")[0]
     assert skpca("plan", job, "--set", f"budget.memory={named}").returncode == 0

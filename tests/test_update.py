@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 
 from scalable_kpca.approximate import solve_model
 from scalable_kpca.cli import skpca
-from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError
+from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError
 from scalable_kpca.model import load_model
 from scalable_kpca.nystroem import Accumulators, accumulate
 from scalable_kpca.source import ArrayRows, RowsSpan
@@ -116,7 +117,9 @@ def test_thirty_days_added_one_by_one_are_all_at_once(base):
     model = load_model(in_force(base) / "model")
     same_model(model, fitted_at_once(model.basis, [rows_of(day) for day in range(1, 31)]))
     ledger = json.loads((in_force(base) / "ledger.json").read_text())
-    assert [Path(entry["path"]).name for entry in ledger["partitions"]] == [f"day-{day}.parquet" for day in range(1, 31)]
+    assert [Path(entry["path"]).name for entry in ledger["partitions"]] == [
+        f"day-{day}.parquet" for day in range(1, 31)
+    ]
     assert [entry["own"] is None for entry in ledger["partitions"]] == [True] * 3 + [False] * 27
     assert verify_output(base / "out").problems == []
 
@@ -143,7 +146,7 @@ def test_a_source_with_old_and_new_files_adds_the_new_ones_and_numbers_their_par
         "part-00000.parquet",
         "part-00001.parquet",
     ]
-    assert table_of(done.run.path)["id"].to_pylist()[:: N_ROWS] == ["day 4 row 0", "day 10 row 0"]
+    assert table_of(done.run.path)["id"].to_pylist()[::N_ROWS] == ["day 4 row 0", "day 10 row 0"]
     description = json.loads((done.run.path / "run.json").read_text())
     assert description["previous"] == first.name
     assert [Path(path).name for path in description["added"]] == ["day-4.parquet", "day-10.parquet"]
@@ -282,6 +285,15 @@ def test_names_that_are_not_one_partition_are_refused(base):
     ]
 
 
+def test_a_day_that_is_named_twice_is_withdrawn_once(base):
+    file = write_day(base / "new", 4)
+    update(base, str(file))
+    done = update(base, None, "day-4.parquet", str(file), "day-4.parquet")
+    assert [part.path for part in done.withdrawn] == [str(file)]
+    model = load_model(done.run.path / "model")
+    same_model(model, fitted_at_once(model.basis, [rows_of(day) for day in (1, 2, 3)]))
+
+
 def test_the_last_row_cannot_be_withdrawn(base):
     before = in_force(base)
     with pytest.raises(ConfigError, match="every partition would be withdrawn"):
@@ -316,7 +328,7 @@ def test_drift_beyond_a_threshold_warns_and_beyond_another_fails(base, caplog):
     assert update(base, str(write_day(base / "new", 5))).status == "done"
     assert caplog.text == ""
 
-    changes = {"drift": {"warn": 1.5, "fail": 2.0}, "output": {"path": "strict"}}
+    changes: dict[str, object] = {"drift": {"warn": 1.5, "fail": 2.0}, "output": {"path": "strict"}}
     run(base, **changes)
     before = Output(base / "strict").require_latest().path
     failed = CliRunner().invoke(skpca, ["update", str(base / "strict"), "--source", str(far)])
@@ -373,12 +385,16 @@ def test_an_update_that_was_made_before_is_put_back_in_force(base):
     again = update(base, "new/*.parquet")
     assert (again.status, again.run.path, in_force(base)) == ("restored", first.run.path, first.run.path)
     assert [part.path for part in again.added] == [part.path for part in first.added]
+    update(base, None, "day-4.parquet")
+    asked = ["update", str(base / "out"), "--source", str(base / "new"), "--set", "drift.fail=0.01"]
+    assert CliRunner().invoke(skpca, asked).exit_code == 65
+    assert in_force(base) != first.run.path
 
 
 def test_an_exact_run_cannot_be_updated(tmp_path):
     write_day(tmp_path / "base", 1)
     run(tmp_path, method="exact")
-    with pytest.raises(ConfigError, match="is exact.*method: nystroem"):
+    with pytest.raises(ConfigError, match=r"is exact.*method: nystroem"):
         update(tmp_path, str(write_day(tmp_path / "new", 2)))
 
 
@@ -390,8 +406,9 @@ def test_an_update_waits_for_nobody(base):
 
 
 def test_a_source_around_the_output_is_refused(base):
-    with pytest.raises(ConfigError, match="lie"):
-        update(base, "out/**/*.parquet")
+    inside = write_day(base / "out", 4)
+    with pytest.raises(ConfigError, match=r"OUTPUT=.* lie in one another"):
+        update(base, str(inside))
 
 
 def test_an_update_needs_a_source_or_a_name(base):
@@ -438,6 +455,67 @@ def test_a_file_that_changes_while_it_is_read_publishes_nothing_and_leaves_nothi
     done = update(base, str(day))
     model = load_model(done.run.path / "model")
     same_model(model, fitted_at_once(model.basis, [rows_of(day) for day in (1, 2, 3, 4)]))
+
+
+def test_settings_of_drift_may_change_with_an_update_and_stay_changed(base):
+    far = str(write_day(base / "new", 4, rows_of(4, shift=3.0)))
+    asked = ["update", str(base / "out"), "--source", far, "--set"]
+    assert CliRunner().invoke(skpca, [*asked, "drift.fail=2"]).exit_code == 65
+    found = CliRunner().invoke(skpca, [*asked, "drift.warn=null"])
+    assert found.exit_code == 0, found.output
+    assert "drift.warn" not in found.stderr
+    assert "accumulate" not in found.stderr, "the sums that were refused are there, and are no worse for it"
+    assert json.loads((in_force(base) / "run.json").read_text())["config"]["drift"] == {"warn": None, "fail": None}
+    for setting, words in (("n_components=2", "skpca run"), ("drift.warm=2", "did you mean 'warn'")):
+        refused = CliRunner().invoke(skpca, [*asked, setting])
+        assert refused.exit_code == 78
+        assert words in refused.output
+
+
+@pytest.mark.parametrize("file", ["model/model.json", "ledger.json", "run.json"])
+def test_a_damaged_version_is_not_built_on_and_its_base_can_be_put_back(base, file):
+    day, first = write_day(base / "new", 4), in_force(base)
+    damaged = update(base, str(day)).run
+    content = bytearray((damaged.path / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (damaged.path / file).write_bytes(content)
+    another = write_day(base / "new", 5)
+    with pytest.raises(StorageError, match=r"differs from what was committed; `skpca run`"):
+        update(base, str(another))
+    assert run(base).status == "restored"
+    assert in_force(base) == first
+    assert update(base, str(day)).status == "done"
+    assert in_force(base) == damaged.path
+    assert verify_output(base / "out").problems == []
+
+
+def test_sums_of_earlier_updates_are_shared_between_runs_where_there_are_links(base, monkeypatch):
+    first = update(base, str(write_day(base / "new", 4)))
+    (own,) = (first.run.path / "contributions").iterdir()
+    second = update(base, str(write_day(base / "new", 5)))
+    assert (second.run.path / "contributions" / own.name).samefile(own)
+
+    link = os.link
+
+    def refuse(source, destination):
+        if Path(source).suffix == ".npz":
+            raise OSError("too many links")
+        link(source, destination)
+
+    monkeypatch.setattr("os.link", refuse)
+    third = update(base, str(write_day(base / "new", 6)))
+    copy = third.run.path / "contributions" / own.name
+    assert not copy.samefile(own)
+    assert copy.read_bytes() == own.read_bytes()
+    assert len(list(copy.parent.iterdir())) == 3
+
+
+def test_a_journal_that_a_crash_after_the_publication_left_goes_with_the_next_update(base):
+    day = write_day(base / "new", 4)
+    update(base, str(day))
+    (in_force(base) / "journal").mkdir()
+    assert update(base, str(day)).status == "unchanged"
+    assert not (in_force(base) / "journal").exists()
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 __all__ = ["Engine", "Event", "Graph", "Key", "Listener"]
@@ -91,7 +92,7 @@ class Engine(ABC):
         stage : str
             Name in progress events.
         weights : mapping, optional
-            Progress units of each output key.
+            Progress units of keys; those of keys that are no outputs may be counted at the end.
         progress : tuple of (int, int), optional
             Units done before this run, and in all: where a stage takes several runs.
 
@@ -103,19 +104,32 @@ class Engine(ABC):
             A stand-in for each kept key, to be used as an argument in a later graph of the same engine.
         """
 
-    def _counting(
-        self, stage: str, weights: Mapping[Key, int] | None, progress: tuple[int, int] | None
-    ) -> Callable[[Key], None]:
-        pending = dict(weights or {})
-        done, total = progress or (0, sum(pending.values()))
-        lock = threading.Lock()
+    def _counting(self, stage: str, weights: Mapping[Key, int] | None, progress: tuple[int, int] | None) -> _Counter:
+        return _Counter(partial(self.notify, stage), weights or {}, progress)
 
-        def finished(key: Key) -> None:
-            nonlocal done
-            with lock:
-                units = pending.pop(key, 0)
-                if units:
-                    done += units
-                    self.notify(stage, done, total)
 
-        return finished
+class _Counter:
+    """Progress of one run: units of the keys that have finished."""
+
+    def __init__(
+        self, notify: Callable[[int, int], None], weights: Mapping[Key, int], progress: tuple[int, int] | None
+    ) -> None:
+        self._notify, self._pending, self._lock = notify, dict(weights), threading.Lock()
+        self._done, self._total = progress or (0, sum(self._pending.values()))
+
+    def __call__(self, key: Key) -> None:
+        """Count a key that has finished."""
+        with self._lock:
+            self._count(self._pending.pop(key, 0))
+
+    def rest(self) -> None:
+        """Count what an engine was not told of one by one, when all is done."""
+        with self._lock:
+            units = sum(self._pending.values())
+            self._pending.clear()
+            self._count(units)
+
+    def _count(self, units: int) -> None:
+        if units:
+            self._done += units
+            self._notify(self._done, self._total)

@@ -71,6 +71,7 @@ class ClusterEngine(Engine):
                 f"stage {stage!r}: lost the connection to the Dask scheduler at {self._address}; see that it runs, "
                 "and run again: nothing finished is done twice."
             ) from error
+        count.rest()
         return list(values), list(futures[len(outputs) :])
 
 

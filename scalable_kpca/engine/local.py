@@ -50,6 +50,7 @@ class LocalEngine(Engine):
             values = dask.local.get_sync(graph, wanted, callbacks=callbacks)
         else:
             values = dask.threaded.get(graph, wanted, pool=self._pool, num_workers=self._n_threads, callbacks=callbacks)
+        finished.rest()
         return list(values[: len(outputs)]), list(values[len(outputs) :])
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from scalable_kpca.tiling.sizes import (
     START_LANDMARKS,
     arpack_vectors,
 )
-from scalable_kpca.tiling.streams import NystroemPlan, plan_nystroem
+from scalable_kpca.tiling.streams import NystroemPlan, plan_nystroem, rows_of_batch
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = [
@@ -36,4 +36,5 @@ __all__ = [
     "nominal_rates",
     "plan_exact",
     "plan_nystroem",
+    "rows_of_batch",
 ]

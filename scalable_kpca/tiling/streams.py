@@ -7,22 +7,22 @@ from typing import Any
 
 from dask.utils import format_bytes
 
-from scalable_kpca.errors import ConfigError, InvalidInputError, MemoryLimitError
+from scalable_kpca.errors import InvalidInputError, MemoryLimitError
 from scalable_kpca.tiling.choices import check_choice, check_components, check_whole, choose_dtype
 from scalable_kpca.tiling.costs import PROCESS_SECONDS
 from scalable_kpca.tiling.rates import MachineRates
 from scalable_kpca.tiling.sizes import FEWEST_THREADS, PROCESS_BYTES, TASKS_A_THREAD
 
-__all__ = ["NystroemPlan", "largest_landmarks", "plan_nystroem", "stream_bytes"]
+__all__ = ["Fixed", "NystroemPlan", "plan_nystroem", "rows_of_batch", "stream_bytes"]
 
 BATCH_BYTES = 16 * 2**20  # of rows that a task reads at a time, in float64
 BATCH_ROWS = 2048  # at most
 BLOCK_ROWS = 1024  # of C at a time, see nystroem.basis
 SMALLEST_SPAN, LARGEST_SPAN = 8192, 262_144  # rows of a task: half a second of work, and what a large row group allows
-SCORE_SHARE, SCORE_BYTES = 8, 256 * 2**20  # part of the limit, at most, that scores of a wave of tasks may take
+SCORE_BYTES = tuple(2**power for power in range(28, 21, -1))  # that the scores of two tasks a thread may take, tried
 WAVE = 32  # tasks that are given out together, see streaming; of scores as few as two a thread
 LABEL_BYTES = 64  # of a row's ids and what travels beside its scores
-DECODE_BYTES = 24 * 2**20  # of a task that reads a file
+DECODE_BYTES = 64 * 2**20  # of a task that reads a file: pages and dictionaries of all columns, and what is kept freed
 PIVOT_ROUNDS = 10  # passes of randomly pivoted Cholesky: 5 to 16
 KMEANS_ROWS = 20  # of the sample, for each landmark of k-means++
 SQUARES = 10  # m × m arrays in float64 while the eigenproblem is solved
@@ -146,7 +146,6 @@ def plan_nystroem(
             f"n_components={k} needs at least as many landmarks, there are {m}; set n_landmarks to {k} or more."
         )
     resolved, reasons = choose_dtype(dtype, n_samples)
-    span_rows = _span_rows(n_samples, k or m, n_threads, memory_limit)
     rounds = PIVOT_ROUNDS if landmarks == "rpcholesky" else 0
     plan = NystroemPlan(
         n_samples=n_samples,
@@ -155,10 +154,10 @@ def plan_nystroem(
         n_landmarks=m,
         landmarks=landmarks,
         dtype=resolved,
-        batch_rows=max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * n_features))),
-        span_rows=span_rows,
-        n_spans=-(-n_samples // span_rows),
-        score_wave=_score_wave(span_rows, k or m, n_threads, memory_limit),
+        batch_rows=rows_of_batch(n_features),
+        span_rows=0,
+        n_spans=0,
+        score_wave=0,
         n_threads=n_threads,
         row_passes=3 + rounds,
         kernel_values=2 * n_samples * m + rounds * n_samples * m // 2 + m * m,
@@ -167,15 +166,29 @@ def plan_nystroem(
         seconds=None,
         reasons=tuple(reasons),
     )
-    plan = replace(plan, peak_memory=stream_bytes(plan, resident_bytes))
+    fixed = Fixed(resident_bytes, DECODE_BYTES if is_run else 0)
+    plan = _cut(plan, fixed)
     if plan.peak_memory > memory_limit:
-        raise _too_large(plan, resident_bytes)
+        raise _too_large(plan, fixed)
     seconds = None if rates is None else _seconds(plan, rates, is_run=is_run)
     why = f"landmarks={landmarks}: {m} of {n_samples} rows, memory of {format_bytes(plan.peak_memory)} whatever n"
     return replace(plan, seconds=seconds, reasons=(*plan.reasons, why))
 
 
-def stream_bytes(plan: NystroemPlan, resident_bytes: int = 0) -> int:
+def rows_of_batch(n_features: int) -> int:
+    """Rows that a task reads at a time."""
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * n_features)))
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Bytes that no choice of the plan changes: of the caller's rows, and of a task that decodes a file."""
+
+    resident: int = 0
+    decoding: int = 0
+
+
+def stream_bytes(plan: NystroemPlan, fixed: Fixed) -> int:
     """Planned peak of the process in bytes: matrices of the landmarks, one task a thread, what waits for its turn.
 
     The look holds a sample; the sums are over before the eigenproblem and the scores begin, so that only the largest of
@@ -183,60 +196,54 @@ def stream_bytes(plan: NystroemPlan, resident_bytes: int = 0) -> int:
     """
     m, d, size = plan.n_landmarks, plan.n_features, 8 if plan.dtype == "float64" else 4
     basis = 8 * (3 * m * m + 2 * m * d)
-    batch = plan.n_threads * (DECODE_BYTES + 2 * plan.batch_rows * d * 8)
+    batch = plan.n_threads * (fixed.decoding + 2 * plan.batch_rows * d * 8)
     block = plan.n_threads * min(BLOCK_ROWS, plan.batch_rows) * m * size * 3
     sample = m * d * 8 * {"kmeans++": KMEANS_ROWS, "uniform": 2 * (plan.n_threads + 2)}.get(plan.landmarks, 2)
     summing = block + plan.n_threads * m * m * (size + 8) + 4 * m * m * 8
     solving = 8 * SQUARES * m * m
-    columns = plan.n_components or m
-    scoring = block + (plan.score_wave + plan.n_threads) * plan.span_rows * (8 * columns + LABEL_BYTES)
+    scoring = block + (plan.score_wave + plan.n_threads) * plan.span_rows * _score_bytes(plan)
     pivots = plan.n_threads * 4 * 256 * m * 8 + 8 * plan.n_samples if plan.landmarks == "rpcholesky" else 0
-    largest = max(sample, summing, solving, scoring, pivots)
-    return int(PROCESS_BYTES + resident_bytes + basis + batch + largest)
+    return PROCESS_BYTES + fixed.resident + basis + batch + max(sample, summing, solving, scoring, pivots)
 
 
-def largest_landmarks(plan: NystroemPlan, resident_bytes: int = 0) -> int:
+def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
+    """The plan with the largest spans that keep to its limit; with the smallest where none do.
+
+    Spans are large enough to be worth a task, small enough to keep threads busy and the scores of a wave small. A task
+    that takes a slice of a large row group decodes what comes before it too: larger ones are better there.
+    """
+    threads = max(plan.n_threads, FEWEST_THREADS)
+    enough = plan.n_samples // (TASKS_A_THREAD * threads)
+    for room in SCORE_BYTES:
+        scored = room // (2 * threads * _score_bytes(plan))
+        rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored)) // BLOCK_ROWS * BLOCK_ROWS
+        wave = max(2 * plan.n_threads, min(WAVE, room // (rows * _score_bytes(plan))))
+        cut = replace(plan, span_rows=rows, score_wave=wave, n_spans=-(-plan.n_samples // rows))
+        cut = replace(cut, peak_memory=stream_bytes(cut, fixed))
+        if cut.peak_memory <= plan.memory_limit:
+            break
+    return cut
+
+
+def _score_bytes(plan: NystroemPlan) -> int:
+    """Of a row: its scores, and what travels beside them."""
+    return 8 * (plan.n_components or plan.n_landmarks) + LABEL_BYTES
+
+
+def _largest_landmarks(plan: NystroemPlan, fixed: Fixed) -> int:
     """Most landmarks whose plan keeps to the limit of this one; 0 when not even one does."""
     fewest, most = 0, plan.n_landmarks
     while fewest < most:
         middle = (fewest + most + 1) // 2
-        if stream_bytes(_with_landmarks(plan, middle), resident_bytes) <= plan.memory_limit:
+        if _cut(replace(plan, n_landmarks=middle), fixed).peak_memory <= plan.memory_limit:
             fewest = middle
         else:
             most = middle - 1
     return fewest
 
 
-def _with_landmarks(plan: NystroemPlan, m: int) -> NystroemPlan:
-    columns, threads, limit = plan.n_components or m, plan.n_threads, plan.memory_limit
-    span_rows = _span_rows(plan.n_samples, columns, threads, limit)
-    return replace(plan, n_landmarks=m, span_rows=span_rows, score_wave=_score_wave(span_rows, columns, threads, limit))
-
-
-def _span_rows(n_samples: int, n_columns: int, n_threads: int, memory_limit: int) -> int:
-    """Rows of a task: enough to be worth one, few enough to keep threads busy and the scores of two a thread small.
-
-    A task that takes a slice of a large row group decodes what comes before it too: larger ones are better there.
-    """
-    threads = max(n_threads, FEWEST_THREADS)
-    enough = n_samples // (TASKS_A_THREAD * threads)
-    scored = _score_bytes(memory_limit) // (2 * threads * (8 * n_columns + LABEL_BYTES))
-    rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored))
-    return rows // BLOCK_ROWS * BLOCK_ROWS
-
-
-def _score_wave(span_rows: int, n_columns: int, n_threads: int, memory_limit: int) -> int:
-    """Tasks whose scores come back together: as many as a wave has, or as memory holds, and two a thread at least."""
-    held = _score_bytes(memory_limit) // (span_rows * (8 * n_columns + LABEL_BYTES))
-    return max(2 * n_threads, min(WAVE, held))
-
-
-def _score_bytes(memory_limit: int) -> int:
-    return min(SCORE_BYTES, memory_limit // SCORE_SHARE)
-
-
-def _too_large(plan: NystroemPlan, resident_bytes: int) -> MemoryLimitError | ConfigError:
-    most = largest_landmarks(plan, resident_bytes)
+def _too_large(plan: NystroemPlan, fixed: Fixed) -> MemoryLimitError:
+    most = _largest_landmarks(plan, fixed)
     advice = f"raise memory_limit to {plan.peak_memory} bytes"
     if most >= max(1, plan.n_components) and plan.landmarks != "given":
         advice += f", or set n_landmarks to {most} or fewer"

@@ -33,6 +33,7 @@ __all__ = [
     "SolverConfig",
     "SourceConfig",
     "load_config",
+    "override_config",
 ]
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
@@ -190,11 +191,33 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path} holds no mapping; a configuration has at least source and output.")
     for override in overrides:
         _apply(fields, override)
+    return _validated(fields, str(path))
+
+
+def override_config(fields: dict[str, Any], overrides: Sequence[str], sections: Sequence[str]) -> Config:
+    """Configuration of an earlier run with ``a.b=value`` overrides, which may be of some sections only.
+
+    Raises
+    ------
+    ConfigError
+        For another section, or a value that means nothing.
+    """
+    for override in overrides:
+        if override.partition(".")[0] not in sections:
+            raise ConfigError(
+                f"--set {override!r}: an update may change {', '.join(sections)} only; for anything else `skpca run` "
+                "makes a new base."
+            )
+        _apply(fields, override)
+    return _validated(fields, "the configuration of the run in force")
+
+
+def _validated(fields: dict[str, Any], place: str) -> Config:
     try:
         return Config.model_validate(fields)
     except ValidationError as error:
         text = "; ".join(_explain(problem) for problem in error.errors())
-        raise ConfigError(f"{path}: {text}" + ("" if text.endswith("?") else ".")) from error
+        raise ConfigError(f"{place}: {text}" + ("" if text.endswith("?") else ".")) from error
 
 
 def _apply(fields: dict[str, Any], override: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +25,30 @@ def write_scores(
     *,
     batch_rows: int,
     wave: int,
+    numbers: Mapping[int, int] | None = None,
 ) -> None:
     """One Parquet part for each input part: labels and scores of the same rows, from the same read.
 
     Parameters
     ----------
     spans : sequence of Span
-        All rows, in order.
+        All rows to be scored, in order.
     part_rows : sequence of int
-        Rows of each part.
+        Rows of each part that is written.
     model : NystroemModel
     engine : Engine
     directory : Path
         New directory.
     batch_rows, wave : int
         Rows that a task reads at a time; tasks whose tables are in memory together.
+    numbers : mapping, optional
+        Number of the part that is written, of the part that is read; the same by default.
     """
     directory.mkdir()
     tables = map_spans(engine, spans, _scored, model.projection, batch_rows, stage="score", wave=wave)
     with PartWriter(directory, list(part_rows)) as parts:
         for span, table in zip(spans, tables, strict=True):
-            parts.add(span.part, table)
+            parts.add(span.part if numbers is None else numbers[span.part], table)
 
 
 def _scored(span: Span, projection: Projection, batch_rows: int) -> Any:

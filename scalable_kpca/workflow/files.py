@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from scalable_kpca.disk import sync
 from scalable_kpca.errors import StorageError
 
-__all__ = ["file_digest", "read_json", "remove_file", "remove_tree", "write_json"]
+__all__ = ["file_digest", "file_states", "read_json", "remove_file", "remove_tree", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -41,6 +42,17 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file, hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def file_states(paths: Iterable[str]) -> list[list[int]]:
+    """What changes whenever one of some files, or of files in directories, is written or replaced: size, times, inode.
+
+    A pass that was cut off has read what was there then, which a digest of what is there now says nothing about.
+    """
+    places = [Path(path) for path in paths]
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    states = [file.stat() for file in files if file.exists()]  # who reads one that is gone says so
+    return [[state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino] for state in states]
 
 
 def remove_tree(root: Path) -> None:

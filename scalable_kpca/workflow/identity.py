@@ -14,7 +14,7 @@ from scalable_kpca.source import RowSummary, Source
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
-from scalable_kpca.workflow.planned import is_refined
+from scalable_kpca.workflow.planned import is_refined, plan_start
 
 __all__ = ["AnyPlan", "Prepared", "run_fingerprint", "sha256"]
 
@@ -89,8 +89,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
 
 
 def _exact_identity(config: Config, plan: Plan) -> dict[str, Any]:
-    refined = {"nystroem": config.nystroem.model_dump(mode="json")} if is_refined(config) else {}
-    return refined | {
+    return (_nystroem_identity(plan_start(config, plan)) if is_refined(config) else {}) | {
         "method": "exact",
         "solver": [plan.solver, config.solver.tol, config.solver.max_passes],
         "tile_rows": plan.tile_rows,

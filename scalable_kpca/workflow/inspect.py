@@ -14,10 +14,13 @@ from threadpoolctl import threadpool_info
 from scalable_kpca.errors import KernelPCAError, StorageError
 from scalable_kpca.gram import StoredTiles
 from scalable_kpca.machine import available_memory, available_processors
+from scalable_kpca.nystroem.checkpoint import FIELDS as SUMS_FIELDS
 from scalable_kpca.planning.calibration import installed_version
+from scalable_kpca.records import read_record
 from scalable_kpca.tiling import Tiling
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.lock import describe_owner, owner_is_dead
 
 __all__ = ["Report", "examine_machine", "inspect_output", "verify_output"]
@@ -54,6 +57,8 @@ def inspect_output(path: Path) -> Report:
     output = Output(path)
     latest = output.latest()
     facts: dict[str, Any] = {"in force": latest.fingerprint if latest else "none"}
+    if latest is not None and (latest.path / "ledger.json").exists():
+        facts["partitions"] = _partitions_of(latest)
     for run in output.runs():
         facts[f"run {run.fingerprint[:16]}"] = "committed" if run.is_committed else _progress_of(run)
     owner = describe_owner(output.lock)
@@ -123,11 +128,24 @@ def _self_test() -> float:
     return float(np.abs(found - known).max())
 
 
+def _partitions_of(run: RunDirectory) -> str:
+    try:
+        ledger = Ledger.read(run.path)
+    except StorageError as error:
+        return str(error)
+    later = sum(part.own is not None for part in ledger.partitions)
+    n_rows = sum(part.rows for part in ledger.partitions)
+    return f"{len(ledger.partitions)} of {n_rows} rows, {later} of them by updates of run {ledger.base[:16]}"
+
+
 def _progress_of(run: RunDirectory) -> str:
+    if (run.path / "journal" / "landmarks.npz").exists():
+        sums = read_record(run.path / "journal" / "sums.npz", SUMS_FIELDS)
+        return f"in progress, landmarks found, sums over {0 if sums is None else int(sums['counts'][1])} rows"
     try:
         tiles = _stored_tiles(run)
         if tiles is None:
-            return "in progress, no tiles yet"
+            return "in progress, nothing to go on from yet"
         done = tiles.tiling.n_tiles - len(tiles.missing())
     except KernelPCAError as error:
         return f"in progress, {error}"

@@ -8,7 +8,7 @@
        plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
        journal/                                    that rows and labels are whole, and whose they are; the journal
                                                    holds the passes that a killed solve replays
-       journal/look.npz sums.npz                   of a Nyström run: what the first pass found, sums so far
+       journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
        model/ embedding/ metrics.json run.json     results
        ledger.json contributions/                  of a Nyström run: which partitions are in it; sums of those that
                                                    came by updates
@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,16 +76,20 @@ class RunDirectory:
         if self.is_committed:
             remove_file(self.path / "COMMIT.json")
 
-    def problems(self) -> list[str]:
-        """What differs from the commit list, one sentence each; empty for a whole run.
+    def problems(self, names: Sequence[str] = RESULTS) -> list[str]:
+        """What differs from the commit list, of some of the `RESULTS`, one sentence each; empty for a whole run.
 
         Notes
         -----
-        Reads every result once. Work in progress is no part of the results: a missing tile is not a problem.
+        Reads each of them once. Work in progress is no part of the results: a missing tile is not a problem.
         """
         try:
             listed = read_json(self.path / "COMMIT.json")
-            entries = [(self.path / entry["path"], entry["bytes"], entry["sha256"]) for entry in listed["files"]]
+            entries = [
+                (self.path / entry["path"], entry["bytes"], entry["sha256"])
+                for entry in listed["files"]
+                if Path(entry["path"]).parts[0] in names
+            ]
         except (StorageError, KeyError, TypeError):
             return [f"{self.path / 'COMMIT.json'} is missing or damaged"]
         found = []

@@ -46,7 +46,7 @@ class Ledger:
     base : str
         Fingerprint of the run whose landmarks these are.
     residual : float
-        Share of the base run's trace that they do not reach: what drift is measured against.
+        Share of the base run's trace that they do not reach, or that rounding hides: what drift is measured against.
     partitions : tuple of Partition
     """
 
@@ -76,12 +76,12 @@ class Ledger:
         return {"base": self.base, "residual": self.residual, "partitions": entries}
 
     def find(self, names: Sequence[str]) -> tuple[Partition, ...]:
-        """Partitions by their paths, or by file names that only one of them has."""
-        return tuple(self._find(name) for name in names)
+        """Partitions by their paths, or by file names that only one of them has; each once."""
+        return tuple(dict.fromkeys(self._find(name) for name in names))
 
     def _find(self, name: str) -> Partition:
-        found = [p for p in self.partitions if p.path == name] or [
-            p for p in self.partitions if Path(p.path) == Path(name).absolute() or Path(p.path).name == name
+        found = [p for p in self.partitions if p.path in (name, str(Path(name).resolve()))] or [
+            p for p in self.partitions if Path(p.path).name == name
         ]
         if len(found) != 1:
             known = ", ".join(p.path for p in self.partitions[-8:])
@@ -97,6 +97,15 @@ class Ledger:
     def with_more(self, more: Sequence[Partition]) -> Ledger:
         """The same with more partitions."""
         return replace(self, partitions=(*self.partitions, *more))
+
+    def drift(self, parts: Sequence[Partition]) -> dict[str, float]:
+        """Of each path: the share of its trace that the landmarks leave out, over that of the base run's rows."""
+        return {part.path: self._ratio(part.residual or 0.0) for part in parts}
+
+    def _ratio(self, residual: float) -> float:
+        if self.residual > 0:
+            return residual / self.residual
+        return 1.0 if residual == 0 else float("inf")
 
     def check_new(self, path: str, fingerprint: str) -> bool:
         """Whether a file is not in the model; InvalidInputError when its path is, with other contents."""

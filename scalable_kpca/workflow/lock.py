@@ -16,8 +16,9 @@ from typing import Any
 import psutil
 
 from scalable_kpca.errors import LockedError, StorageError, storage_errors
+from scalable_kpca.workflow.files import remove_tree
 
-__all__ = ["describe_owner", "output_lock", "owner_is_dead", "process_identity"]
+__all__ = ["describe_owner", "output_lock", "owner_is_dead", "process_identity", "sweep"]
 
 
 @contextmanager
@@ -133,6 +134,13 @@ def _break(path: Path) -> None:
                 "process is certainly gone."
             )
         path.unlink(missing_ok=True)
+
+
+def sweep(path: Path, leftover: Path) -> None:
+    """Remove the journal that a crash after the commit left; one that cannot be removed now does no harm."""
+    if leftover.exists():
+        with contextlib.suppress(LockedError, OSError), output_lock(path):
+            remove_tree(leftover)
 
 
 @contextmanager

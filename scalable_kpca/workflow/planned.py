@@ -7,12 +7,12 @@ from functools import partial
 from scalable_kpca.machine import disk_room, resolve_memory_limit
 from scalable_kpca.planning import plan
 from scalable_kpca.source import Source
-from scalable_kpca.tiling import NystroemPlan, Plan
+from scalable_kpca.tiling import NystroemPlan, Plan, plan_nystroem
 from scalable_kpca.workflow.checks import journal_bytes
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
 
-__all__ = ["is_refined", "plan_job"]
+__all__ = ["is_refined", "plan_job", "plan_start"]
 
 
 def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Plan | NystroemPlan:
@@ -62,6 +62,8 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         is_run=True,
     )
     chosen = planned(disk_limit=room, calibrate="always" if calibrate else "large")
+    if isinstance(chosen, Plan) and is_refined(config):
+        plan_start(config, chosen)  # refuses landmarks that memory cannot hold
     if (
         not isinstance(chosen, Plan)
         or room is None
@@ -76,6 +78,24 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
 def is_refined(config: Config) -> bool:
     """Whether a Nyström fit is the start of passes over K."""
     return config.method == "nystroem" and bool(config.solver.max_passes)
+
+
+def plan_start(config: Config, exact: Plan) -> NystroemPlan:
+    """How the landmarks' directions are found that passes over K begin with: on the stored rows of an exact plan."""
+    wanted = config.nystroem
+    m = min(wanted.n_landmarks, exact.n_samples)
+    return plan_nystroem(
+        exact.n_samples,
+        exact.n_features,
+        n_components=min(exact.block_columns, m),
+        n_landmarks=m,
+        landmarks=wanted.landmarks,
+        dtype=exact.dtype,
+        memory_limit=exact.memory_limit,
+        n_threads=exact.n_threads,
+        resident_bytes=8 * exact.n_samples * exact.block_columns,
+        is_run=True,
+    )
 
 
 def _method(config: Config) -> str:

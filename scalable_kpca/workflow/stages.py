@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Literal
 
 from scalable_kpca.approximate import NystroemFit
 from scalable_kpca.engine import Engine, Listener, open_engine
-from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError, storage_errors
+from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
 from scalable_kpca.source import open_source
 from scalable_kpca.tiling import NystroemPlan, Plan
@@ -21,7 +20,7 @@ from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
-from scalable_kpca.workflow.lock import output_lock
+from scalable_kpca.workflow.lock import output_lock, sweep
 from scalable_kpca.workflow.planned import is_refined, plan_job
 from scalable_kpca.workflow.results import write_results
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
@@ -121,7 +120,7 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     started = time.perf_counter()
     output, run = prepared.output, prepared.output.run(prepared.fingerprint)
     if _is_in_force(output, run) and _is_whole(run):
-        _sweep(output, run)
+        sweep(output.lock, run.path / "journal")
         return Outcome(run, "unchanged", None, time.perf_counter() - started)
     updated = _updated(output, run)
     if updated is not None:
@@ -145,14 +144,6 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
         output.point_to(run)
         remove_tree(run.path / "journal")
     return Outcome(run, "done", fit, seconds)
-
-
-def _sweep(output: Output, run: RunDirectory) -> None:
-    """Remove the journal that a crash after the commit left; one that cannot be removed now does no harm."""
-    journal = run.path / "journal"
-    if journal.exists():
-        with contextlib.suppress(LockedError, OSError), output_lock(output.lock):
-            remove_tree(journal)
 
 
 def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None, started: float) -> ExactFit | NystroemFit:
@@ -217,11 +208,14 @@ def _updated(output: Output, run: RunDirectory) -> RunDirectory | None:
         made_of = None if latest is None or latest.path == run.path else Ledger.read(latest.path).base
     except StorageError:  # no pointer, or a run without a ledger
         return None
-    return latest if latest is not None and made_of == run.fingerprint and _is_whole(latest) else None
+    if latest is None or made_of != run.fingerprint:
+        return None
+    remedy = "its base is put in force again, and `skpca update` can add what came later"
+    return latest if _is_whole(latest, remedy) else None
 
 
-def _is_whole(run: RunDirectory) -> bool:
+def _is_whole(run: RunDirectory, remedy: str = "this run is made again") -> bool:
     problems = run.problems()
     for problem in problems:
-        logger.warning("%s", f"{problem}: this run is made again")
+        logger.warning("%s", f"{problem}: {remedy}")
     return not problems

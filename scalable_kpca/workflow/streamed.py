@@ -20,12 +20,13 @@ from scalable_kpca.source import Rows, RowSummary, row_spans
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.checks import check_scores_room
 from scalable_kpca.workflow.embedding import write_scores
-from scalable_kpca.workflow.files import remove_tree, write_json
-from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.files import file_states, remove_tree, write_json
+from scalable_kpca.workflow.identity import Prepared, sha256
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
+from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
-from scalable_kpca.workflow.work import refuse_changed
+from scalable_kpca.workflow.work import unchanged_source
 
 __all__ = ["make_streamed", "start_for_run", "write_streamed"]
 
@@ -45,20 +46,20 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     config, plan = prepared.config, _plan_of(prepared)
     check_scores_room(run.path, plan)
     spans = prepared.source.spans(plan.span_rows)
-    landmarks, summary = _choose(prepared, run, engine, plan)
-    fit = fit_nystroem(
-        spans,
-        prepared.kernel(summary),
-        plan,
-        engine,
-        landmarks,
-        n_components=config.n_components,
-        indefinite=config.indefinite,
-        feature_names=prepared.source.feature_names,
-        checkpoint=SumsCheckpoint(run.path / "journal" / "sums.npz", prepared.fingerprint),
-    )
-    refuse_changed(prepared)
-    return fit
+    key = sha256([prepared.fingerprint, file_states(part.path for part in prepared.source.parts)])
+    with unchanged_source(prepared):
+        landmarks, summary = _choose(prepared, run, engine, plan, key)
+        return fit_nystroem(
+            spans,
+            prepared.kernel(summary),
+            plan,
+            engine,
+            landmarks,
+            n_components=config.n_components,
+            indefinite=config.indefinite,
+            feature_names=prepared.source.feature_names,
+            checkpoint=SumsCheckpoint(run.path / "journal" / "sums.npz", key),
+        )
 
 
 def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engine: Engine, seconds: float) -> None:
@@ -67,22 +68,25 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
-    write_scores(
-        source.spans(plan.span_rows),
-        [part.n_rows for part in source.parts],
-        model,
-        engine,
-        run.path / "embedding",
-        batch_rows=plan.batch_rows,
-        wave=plan.score_wave,
-    )
-    refuse_changed(prepared)
-    fingerprints = source.part_fingerprints()
-    partitions = tuple(
-        Partition(part.path, fingerprint, part.n_rows)
-        for part, fingerprint in zip(source.parts, fingerprints, strict=True)
-    )
-    residual = model.certificate.relative_residual
+    with unchanged_source(prepared):
+        write_scores(
+            source.spans(plan.span_rows),
+            [part.n_rows for part in source.parts],
+            model,
+            engine,
+            run.path / "embedding",
+            batch_rows=plan.batch_rows,
+            wave=plan.score_wave,
+        )
+        partitions = tuple(
+            Partition(str(Path(part.path).resolve()), fingerprint, part.n_rows)
+            for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
+            if part.n_rows
+        )
+    certificate = model.certificate
+    # a share that rounding hides is no measure of another one
+    hidden = certificate.rounding / certificate.trace if certificate.trace > 0 else 0.0
+    residual = max(certificate.relative_residual, hidden)
     write_json(run.path / "ledger.json", Ledger(prepared.fingerprint, residual, partitions).to_json())
     write_json(run.path / "metrics.json", metrics(model))
     description = run_description(prepared.config, prepared.fingerprint, seconds)
@@ -91,10 +95,12 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     write_json(run.path / "run.json", description)
 
 
-def _choose(prepared: Prepared, run: RunDirectory, engine: Engine, plan: NystroemPlan) -> tuple[Landmarks, RowSummary]:
+def _choose(
+    prepared: Prepared, run: RunDirectory, engine: Engine, plan: NystroemPlan, journal_key: str
+) -> tuple[Landmarks, RowSummary]:
     """Landmarks of a run and the summary of its rows, from its journal where an earlier attempt found them."""
     config, source = prepared.config, prepared.source
-    place, key = run.path / "journal" / "landmarks.npz", digest_arrays(prepared.fingerprint)
+    place, key = run.path / "journal" / "landmarks.npz", digest_arrays(journal_key)
     stored = read_record(place, FOUND)
     if stored is not None and np.array_equal(stored["key"], key):
         n_samples, n_features, variance, n_passes = stored["facts"].tolist()
@@ -111,6 +117,7 @@ def _choose(prepared: Prepared, run: RunDirectory, engine: Engine, plan: Nystroe
         sample_size=sample_size(wanted.landmarks, m),
         seed=config.seed,
         names=source.feature_names,
+        batch_rows=plan.batch_rows,
     )
     kernel = prepared.kernel(found.summary)
     landmarks = choose_landmarks(
@@ -132,19 +139,30 @@ def _choose(prepared: Prepared, run: RunDirectory, engine: Engine, plan: Nystroe
 def start_for_run(prepared: Prepared, rows: Rows, kernel: Kernel, engine: Engine) -> Matrix:
     """Nyström guesses of the leading eigenvectors from stored rows, for passes that refine them."""
     config, exact = prepared.config, prepared.exact_plan
-    wanted, m = config.nystroem, min(config.nystroem.n_landmarks, rows.n_samples)
-    spans = row_spans(rows, exact.tile_rows)
+    chosen = plan_start(config, exact)
+    spans = row_spans(rows, chosen.span_rows)
     found = look(
         engine,
         spans,
         n_features=rows.n_features,
-        sample_size=sample_size(wanted.landmarks, m),
+        sample_size=sample_size(chosen.landmarks, chosen.n_landmarks),
         seed=config.seed,
+        batch_rows=chosen.batch_rows,
     )
-    landmarks = choose_landmarks(wanted.landmarks, found, engine, spans, kernel, n_landmarks=m, seed=config.seed)
-    basis = build_basis(kernel, landmarks.rows, exact.dtype, indefinite=config.indefinite)
-    sums, _ = accumulate_spans(spans, basis, exact.tile_rows, engine)
-    return refinement_start(basis, sums, spans, engine, n_columns=exact.block_columns, batch_rows=exact.tile_rows)
+    landmarks = choose_landmarks(
+        chosen.landmarks,
+        found,
+        engine,
+        spans,
+        kernel,
+        n_landmarks=chosen.n_landmarks,
+        seed=config.seed,
+        dtype=chosen.dtype,
+        batch_rows=chosen.batch_rows,
+    )
+    basis = build_basis(kernel, landmarks.rows, chosen.dtype, indefinite=config.indefinite)
+    sums, _ = accumulate_spans(spans, basis, chosen.batch_rows, engine)
+    return refinement_start(basis, sums, spans, engine, n_columns=exact.block_columns, batch_rows=chosen.batch_rows)
 
 
 def _record(place: Path, key: NDArray[np.uint8], landmarks: Landmarks, summary: RowSummary) -> None:

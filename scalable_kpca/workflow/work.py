@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import PartWriter, part_name
 
-__all__ = ["StoredWork", "copy_rows", "obtain_gram", "refuse_changed", "take_over"]
+__all__ = ["StoredWork", "copy_rows", "obtain_gram", "take_over", "unchanged_source"]
 
 StoredWork = tuple[Rows, RowSummary]
 
@@ -64,25 +65,20 @@ def copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> StoredWo
         engine.notify("rows", done, source.n_samples)
 
     try:
-        (run.path / "labels").mkdir()
-        rows, summary = write_rows(
-            _rows_beside_labels(source, run.path / "labels"),
-            path,
-            n_samples=source.n_samples,
-            n_features=len(source.feature_names),
-            dtype=source.dtype,
-            tile_rows=prepared.exact_plan.tile_rows,
-            fingerprint=prepared.rows_key,
-            names=source.feature_names,
-            advance=advance,
-        )
-    except Exception as error:
-        _discard_rows(run)
-        refuse_changed(prepared, error)
-        raise
-    try:
-        refuse_changed(prepared)
-    except InvalidInputError:
+        with unchanged_source(prepared):
+            (run.path / "labels").mkdir()
+            rows, summary = write_rows(
+                _rows_beside_labels(source, run.path / "labels"),
+                path,
+                n_samples=source.n_samples,
+                n_features=len(source.feature_names),
+                dtype=source.dtype,
+                tile_rows=prepared.exact_plan.tile_rows,
+                fingerprint=prepared.rows_key,
+                names=source.feature_names,
+                advance=advance,
+            )
+    except Exception:
         _discard_rows(run)
         raise
     _seal_labels(prepared, run.path / "labels")
@@ -163,7 +159,18 @@ def _rows_beside_labels(source: Source, directory: Path) -> Iterator[NDArray[np.
             yield batch.rows
 
 
-def refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
+@contextmanager
+def unchanged_source(prepared: Prepared) -> Iterator[None]:
+    """InvalidInputError when the source is not what was prepared: after it was read, or where that is why it failed."""
+    try:
+        yield
+    except Exception as error:
+        _refuse_changed(prepared, error)
+        raise
+    _refuse_changed(prepared)
+
+
+def _refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
     """InvalidInputError when the source is not what it was when the job was prepared."""
     try:
         unchanged = prepared.source.fingerprint() == prepared.source_digest

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.charts import draw_charts
 from tests.benchmarks.children import ChildError
 from tests.benchmarks.document import describe_surroundings, load, row_document, save
 from tests.benchmarks.findings import Findings, Settings
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(section(name, found) + "\n")
         sys.stdout.flush()
     if options.markdown is not None:
+        draw_charts(document, options.markdown.parent / "figures")
         options.markdown.write_text(page(document), encoding="utf-8")
     return int(failed)
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DATASETS", "Dataset"]
+__all__ = ["DATASETS", "N_CLUSTERS", "TIGHTNESS", "Dataset"]
 
 N_CLUSTERS = 8
 CLUSTER_SHARE = 0.005  # of the rows, in each
-DISTANCE = 30.0  # of a cluster from the bulk, in kernel widths: nothing in one is seen from another
+DISTANCE = 30.0  # of a cluster from the bulk in each coordinate: kernel values between them are below 1e-70
+TIGHTNESS = 0.3  # of a cluster, beside 1 of the bulk
 
 Rows = NDArray[np.float64]
 
@@ -34,7 +35,7 @@ class Dataset:
     gamma: float
 
     def rows(self, n_samples: int) -> Rows:
-        """The same rows each time."""
+        """The same ones each time for a number of rows."""
         return self.draw(n_samples, np.random.default_rng(0))
 
 
@@ -47,18 +48,19 @@ def _flat(n_samples: int, generator: np.random.Generator) -> Rows:
 
 
 def _unequal(n_samples: int, generator: np.random.Generator) -> Rows:
-    """A smooth bulk, and a few small clusters far from it and from one another, each as varied as the bulk is."""
+    """A smooth bulk, and a few small clusters at the corners of a cube around it, in no order."""
     rows = generator.standard_normal((n_samples, 3))
     size = max(2, round(CLUSTER_SHARE * n_samples))
     for number in range(N_CLUSTERS):
-        # corners of a cube
-        corner = [DISTANCE * (1 if number >> bit & 1 else -1) for bit in range(3)]
-        rows[number * size : (number + 1) * size] = corner + 0.3*generator.standard_normal((size, 3))
+        corner = np.array([DISTANCE if number >> axis & 1 else -DISTANCE for axis in range(3)])
+        cluster = rows[number * size : (number + 1) * size]
+        cluster *= TIGHTNESS
+        cluster += corner
     return rows[generator.permutation(n_samples)]
 
 
 DATASETS = {
-    "decaying": Dataset("decaying spectrum: 3 features", _smooth, 0.1),
-    "flat": Dataset("flat spectrum: 64 features", _flat, 1 / 64),
-    "clusters": Dataset("unequal clusters: 8 of 0.5 % each", _unequal, 0.1),
+    "decaying": Dataset("decaying: 3 features", _smooth, 0.2),
+    "flat": Dataset("flat: 64 features", _flat, 1 / 64),
+    "clusters": Dataset(f"bulk, {N_CLUSTERS} clusters of {100 * CLUSTER_SHARE:g} %", _unequal, 0.2),
 }

@@ -46,13 +46,14 @@ def row_document(row: Row, settings: Settings, surroundings: dict[str, Any], out
         **surroundings,
     }
     if isinstance(outcome, str):
-        return {**described, "error": outcome, "measurements": [], "verdicts": [], "notes": []}
+        return {**described, "error": outcome, "measurements": [], "verdicts": [], "notes": [], "charts": []}
     return {
         **described,
         "error": None,
         "measurements": [found.to_json() for found in outcome.measurements],
         "verdicts": [verdict.to_json() for verdict in outcome.verdicts],
         "notes": list(outcome.notes),
+        "charts": [chart.to_json() for chart in outcome.charts],
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.benchmarks.charts import Chart
 from tests.benchmarks.children import Measurement, Subject
 from tests.benchmarks.verdicts import Verdict
 
@@ -32,6 +33,7 @@ class Findings:
     measurements: Sequence[Measurement]
     verdicts: Sequence[Verdict]
     notes: Sequence[str] = ()
+    charts: Sequence[Chart] = ()
 
 
 @dataclass(frozen=True)

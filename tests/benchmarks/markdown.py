@@ -14,11 +14,12 @@ INTRODUCTION = f"""# Benchmarks
 
 Written by `python -m tests.benchmarks`; change the program, not this page.
 
-Rows of 64 features: a 6-dimensional manifold with noise, RBF kernel with γ = 1/64, ten components. Every run is a
+Rows of 64 features, where nothing else is said: a 6-dimensional manifold with noise, RBF kernel with γ = 1/64, ten
+components. Every run is a
 process of its own; subjects that are compared run in alternation. Seconds are medians around the fit or the pass alone,
 lowest and highest in brackets; ratios are ratios of medians, with the range of the single rounds in brackets; memory is
-the highest resident size of the whole process. Results agree when they differ by at
-most {AGREEMENT:g} of the largest eigenvalue. A target is judged at the size that it is meant for.
+the highest resident size of the whole process. Results agree when they differ by at most {AGREEMENT:g} of the largest
+eigenvalue, or by what their row says. A target is judged at the size that it is meant for.
 """
 
 REPEAT = """## To repeat
@@ -58,6 +59,8 @@ def section(name: str, row: Mapping[str, Any], *, with_machine: bool = True) -> 
     if row["verdicts"]:
         cells = ([v["what"], _measured(v), _bound(v), _verdict(v, row)] for v in row["verdicts"])
         lines += [*_table(("what", "measured", "target", "verdict"), cells), ""]
+    for chart in row.get("charts", []):
+        lines += [f"![{chart['alt']}](figures/{chart['name']}.svg)", ""]
     for note in row["notes"]:
         lines += [note, ""]
     size = "" if row["n"] == row["n_of_target"] else f" --n {row['n']}"

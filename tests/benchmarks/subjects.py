@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.child import stopwatch
+from tests.benchmarks.landmarks import landmark_residuals, landmark_times
 from tests.benchmarks.manifold import GAMMA, manifold
 from tests.benchmarks.passes import cold_pass, plain_read, recompute_pass, stored_build, strip_rate
+from tests.benchmarks.streams import nystroem, run_command, sklearn_nystroem, write_files
 
 __all__ = ["SUBJECTS"]
 
@@ -123,4 +125,10 @@ SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
     "stored_build": stored_build,
     "cold_pass": cold_pass,
     "plain_read": plain_read,
+    "nystroem": nystroem,
+    "sklearn_nystroem": sklearn_nystroem,
+    "landmark_residuals": landmark_residuals,
+    "landmark_times": landmark_times,
+    "write_files": write_files,
+    "run_command": run_command,
 }

@@ -6,16 +6,22 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.spatial.distance import cdist
 
 from tests.benchmarks import __main__ as program
 from tests.benchmarks.bare import bare_kernel_pca
+from tests.benchmarks.charts import Chart, Curve, Panel, draw_charts
 from tests.benchmarks.children import Measurement
+from tests.benchmarks.datasets import DATASETS
 from tests.benchmarks.findings import Findings, Row
+from tests.benchmarks.landmarks import best_residuals
 from tests.benchmarks.manifold import BLOCK, GAMMA, manifold
 from tests.benchmarks.markdown import page
 from tests.benchmarks.rows import ROWS
+from tests.benchmarks.streams import last_progress, wrong_ids
 from tests.benchmarks.verdicts import Verdict, agreement, exponent, ratio
 from tests.support import centred
 
@@ -48,6 +54,9 @@ def test_benchmark_runs_and_its_results_agree_with_its_peers(name, tmp_path):
     assert f"Repeat: `python -m tests.benchmarks {name} --n {TINY[name]}`" in text
     for private in (str(ROOT), str(tmp_path)):
         assert private not in text + results.read_text()
+    for chart in row["charts"]:
+        assert f"](figures/{chart['name']}.svg)" in text
+        assert (tmp_path / "figures" / f"{chart['name']}.svg").exists()
 
 
 def test_bare_threads_find_the_eigenvalues_of_the_definition():
@@ -64,6 +73,8 @@ def test_bare_threads_find_the_eigenvalues_of_the_definition():
 def test_rows_are_the_same_whatever_number_is_asked_for():
     few, many = manifold(BLOCK - 5), manifold(BLOCK + 3)
     np.testing.assert_array_equal(few, many[: len(few)])
+    for first, n in ((7, 20), (BLOCK - 2, 4), (BLOCK, 3), (5, BLOCK - 2)):
+        np.testing.assert_array_equal(manifold(n, first=first), many[first : first + n])
     assert few.dtype == np.float32
     assert abs(few.std() - many.std()) < 0.01
 
@@ -144,6 +155,69 @@ def test_other_rows_of_the_document_stay_and_the_page_shows_all(one_row, tmp_pat
     text = (tmp_path / "page.md").read_text()
     assert "2 of 2 targets are met" in text
     assert text.index("## exact-100k: a row") < text.index("## growth: a row")
+
+
+CHART = Chart("curves", "in words", "size", "share", [Panel("panel", [Curve("one", [1, 10], [1.0, 1e-3])])])
+
+
+def test_the_same_numbers_are_the_same_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    document = {"rows": {"a": {"charts": [CHART.to_json()]}, "older": {}}}
+    for folder in ("first", "second"):
+        draw_charts(document, tmp_path / folder)
+    first, second = ((tmp_path / folder / "curves.svg").read_bytes() for folder in ("first", "second"))
+    assert first == second
+    assert first.startswith(b"<?xml")
+
+
+def test_picture_stays_as_it_is_without_matplotlib(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    draw_charts({"rows": {"a": {"charts": [CHART.to_json()]}}}, tmp_path)
+    assert "curves.svg is left as it is" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("look: 3 of 9\nlook: 9 of 9\nscore: 9 of 9\n", {"look": [9, 9], "score": [9, 9]}),
+        ("landmarks=uniform: 9 of 9 rows, and more\nlook: 9 of 9", {"look": [9, 9]}),
+        ("look: 9 of 9\nlook: 3 of 9", {"look": [-1, 9]}),
+        ("look: 12 of 9", {"look": [-1, 9]}),
+        ("look: 3 of 9\nlook: 12 of 12", {"look": [-1, 12]}),
+        ("look: 3 of 9\nlook: 4 of 9", {"look": [4, 9]}),
+    ],
+)
+def test_progress_that_goes_back_or_beyond_is_seen(text, expected):
+    assert last_progress(text) == expected
+
+
+def test_lost_repeated_and_misplaced_ids_are_counted(tmp_path):
+    def write(name, ids, scores):
+        pq.write_table(pa.table({"id": ids, "pc_0": scores}), tmp_path / name)
+
+    write("part-0.parquet", [0, 1, 2], [0.0, 1.0, 2.0])
+    write("part-1.parquet", [3, 4], [0.0, 1.0])
+    assert wrong_ids(tmp_path, 5) == 0
+    assert wrong_ids(tmp_path, 7) == 2
+    write("part-1.parquet", [4, 3], [0.0, 1.0])
+    assert wrong_ids(tmp_path, 5) == 2
+    write("part-1.parquet", [3, 4], [0.0, float("nan")])
+    assert wrong_ids(tmp_path, 5) == 1
+    write("part-1.parquet", [2, 3, 4], [0.0, 1.0, 2.0])
+    assert wrong_ids(tmp_path, 5) == 4
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_best_residual_is_that_of_the_leading_eigenvalues(name):
+    n, sizes = 500, [5, 20, 40]
+    X = DATASETS[name].rows(n)
+    values = np.linalg.eigvalsh(np.exp(-DATASETS[name].gamma * cdist(X, X, "sqeuclidean")))[::-1]
+    expected = np.array([values[m:].sum() / n for m in sizes])
+    found = best_residuals(X, DATASETS[name].gamma, sizes)
+    # never below; four products leave a few hundredths of what is left where the spectrum is flat
+    assert (found >= expected - 1e-12).all()
+    assert (found <= 1.05 * expected).all()
 
 
 @pytest.mark.parametrize("arguments", [["no-such-row"], []])

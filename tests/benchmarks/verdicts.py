@@ -76,13 +76,19 @@ def ratio(
 
 
 def agreement(
-    what: str, found: Sequence[float], reference: Sequence[float], *, is_asserted: bool = True, unit: str = "·λ₁"
+    what: str,
+    found: Sequence[float],
+    reference: Sequence[float],
+    *,
+    is_asserted: bool = True,
+    bound: float = AGREEMENT,
+    unit: str = "·λ₁",
 ) -> Verdict:
     """Largest difference of two lists of numbers, eigenvalues for example, relative to the first of the reference."""
     difference = max(abs(a - b) for a, b in zip(found, reference, strict=True)) / reference[0]
     if not is_asserted:
         return Verdict(what, difference, unit=unit)
-    return Verdict(what, difference, "≤", AGREEMENT, unit, is_correctness=True)
+    return Verdict(what, difference, "≤", bound, unit, is_correctness=True)
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float | None:

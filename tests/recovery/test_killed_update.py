@@ -129,4 +129,8 @@ def test_killed_update_leaves_the_old_version_in_force_and_a_rerun_completes(tem
     assert run.problems() == []
     assert bits(run.path) == bits(Output(template / "reference").require_latest().path)
     assert load_model(run.path / "model").n_samples == 2 * ROWS
+    resumed = json.loads((run.path / "run.json").read_text())["resumed_spans"]
+    assert resumed == {"after the first wave of sums": 32, "before the first wave of sums is kept": 0}.get(
+        point, resumed
+    )
     assert command(*asked).returncode == 99

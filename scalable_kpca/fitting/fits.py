@@ -1,8 +1,7 @@
-"""From an array of the caller to a fit: plan, rows where tasks can read them, and the method that the plan names."""
+"""The fit of an array: plan, rows where tasks can read them, and the method that the plan names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,14 @@ from scalable_kpca.approximate import (
     fit_nystroem,
     refinement_start,
     solve_model,
-    training_scores,
 )
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.exact import ExactFit, fit_exact, open_gram
-from scalable_kpca.kernels import Kernel, Precomputed, resolve_kernel
+from scalable_kpca.fitting.arrays import Spans, spans_of
+from scalable_kpca.fitting.options import Options
+from scalable_kpca.kernels import Kernel, Precomputed
 from scalable_kpca.landmarks import (
-    BATCH_ROWS,
     Landmarks,
     choose_columns,
     choose_landmarks,
@@ -36,58 +35,17 @@ from scalable_kpca.model import NystroemModel, in_memory
 from scalable_kpca.nystroem import trace_residual
 from scalable_kpca.planning import gram_fingerprint, plan
 from scalable_kpca.source import (
-    ArrayRows,
-    GramColumns,
-    Rows,
-    RowSummary,
-    Span,
     StoredRows,
     check_landmark_block,
     digest_rows,
-    row_spans,
 )
-from scalable_kpca.staging import is_dask, is_zarr, stage_rows
-from scalable_kpca.streaming import BlockSpan, block_spans, gram_spans
+from scalable_kpca.staging import stage_rows
 from scalable_kpca.tiling import NystroemPlan, Plan
 
-__all__ = ["Added", "Fitted", "Fitting", "Options", "scores_of"]
+__all__ = ["Added", "Fitted", "Fitting"]
 
 Matrix = NDArray[np.float64]
 Components = int | float | None
-Spans = Sequence[Span | BlockSpan]
-
-SCORE_ROWS = 8192  # of a task
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is asked of a fit: the parameters of `KernelPCA`, which documents them."""
-
-    kernel: str
-    gamma: float | str | None
-    degree: float
-    coef0: float
-    method: str
-    eigen_solver: str
-    gram: str
-    n_landmarks: int
-    landmarks: Any
-    tol: float | None
-    max_passes: int | None
-    remove_zero_eig: bool
-    indefinite: str
-    on_failure: str
-    dtype: str
-    memory_limit: int | str | None
-    workdir: str | Path | None
-    tile_rows: int | None
-    random_state: int | None
-    n_jobs: int | None
-
-    @property
-    def seed(self) -> int:
-        """Of start vectors and landmarks."""
-        return self.random_state or 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,9 +113,9 @@ class Fitting:
 
     def run(self) -> Fitted:
         """Plan and fit."""
-        chosen = self._plan(self._options.method)
+        chosen = self._plan("nystroem" if self._options.max_passes == 0 else self._options.method)
         if isinstance(chosen, Plan):
-            return Fitted(chosen, self._exact(chosen))
+            return Fitted(chosen, self._exact(chosen, self._n_components))
         if self._options.kernel == "precomputed":
             if self._options.max_passes:
                 raise ConfigError("passes over K evaluate the kernel; a precomputed one is not refined: max_passes=0.")
@@ -175,11 +133,17 @@ class Fitting:
             raise ConfigError(
                 "a precomputed kernel has values with the rows that were fitted; fit the larger one anew."
             )
-        chosen = self._plan("nystroem")
-        if not isinstance(chosen, NystroemPlan):
-            raise ConfigError("rows can be added to a Nyström model only.")
+        chosen = self._nystroem_plan()
         spans = self._spans(chosen)
-        look(self._engine, spans, n_features=model.n_features, sample_size=0, seed=0, names=self._names)
+        look(
+            self._engine,
+            spans,
+            n_features=model.n_features,
+            sample_size=0,
+            seed=0,
+            names=self._names,
+            batch_rows=chosen.batch_rows,
+        )
         sums, _ = accumulate_spans(spans, model.basis, chosen.batch_rows, self._engine)
         added = solve_model(
             model.basis,
@@ -192,22 +156,22 @@ class Fitting:
         residual = max(trace_residual(model.basis, sums), 0.0)
         return Added(added, residual / sums.diagonal_sum if sums.diagonal_sum > 0 else 0.0)
 
-    def _plan(self, method: str) -> Plan | NystroemPlan:
+    def _plan(self, method: str, solver: str | None = None) -> Plan | NystroemPlan:
         options, (n_samples, n_features) = self._options, self._X.shape
-        given = None if isinstance(options.landmarks, str) else np.asarray(options.landmarks)
         if options.kernel == "precomputed" and n_samples != n_features:
             raise InvalidInputError(
                 f"a precomputed kernel has shape (n_samples, n_samples), and X has {(n_samples, n_features)}."
             )
+        solver = solver or options.eigen_solver
         return plan(
             n_samples,
             n_features,
             n_components=self._n_components,
-            method="nystroem" if options.max_passes == 0 else method,
-            n_landmarks=options.n_landmarks if given is None else len(given),
-            landmarks=options.landmarks if given is None else "given",
+            method=method,
+            n_landmarks=options.landmark_count,
+            landmarks=options.landmark_method,
             dtype=options.dtype,
-            solver="block_krylov" if options.eigen_solver == "randomized" else options.eigen_solver,
+            solver="block_krylov" if solver == "randomized" else solver,
             gram=options.gram,
             kernel=options.kernel,
             memory_limit=options.memory_limit,
@@ -215,27 +179,24 @@ class Fitting:
             tile_rows=options.tile_rows,
             directory=self._workdir,
             disk_limit=disk_room(self._workdir, "gram-*.zarr") if options.gram == "auto" else None,
-            resident_bytes=n_samples * n_features * self._itemsize if self._stays else 0,
+            resident_bytes=n_samples * n_features * (4 if self._X.dtype == np.float32 else 8) if self._stays else 0,
         )
 
-    @property
-    def _itemsize(self) -> int:
-        return 4 if self._X.dtype == np.float32 else 8
+    def _nystroem_plan(self) -> NystroemPlan:
+        chosen = self._plan("nystroem")
+        if not isinstance(chosen, NystroemPlan):
+            raise ConfigError("rows can be added to a Nyström model only.")
+        return chosen
 
-    def _kernel(self, summary: RowSummary) -> Kernel:
-        options = self._options
-        return resolve_kernel(
-            options.kernel,
-            gamma=options.gamma,
-            degree=options.degree,
-            coef0=options.coef0,
-            n_features=summary.n_features,
-            variance=summary.variance,
-        )
+    def _exact_plan(self) -> Plan:
+        exact = self._plan("exact", "block_krylov")
+        if not isinstance(exact, Plan):
+            raise ConfigError("passes refine by the plan of an exact fit.")
+        return exact
 
     # ---------------------------------------------------------------- exact
 
-    def _exact(self, chosen: Plan, start: Matrix | None = None) -> ExactFit:
+    def _exact(self, chosen: Plan, n_components: Components, start: Matrix | None = None) -> ExactFit:
         options = self._options
         if options.kernel == "precomputed":
             raise ConfigError(
@@ -249,7 +210,7 @@ class Fitting:
             tile_rows=chosen.tile_rows,
             names=self._names,
         )
-        kernel = self._kernel(summary)
+        kernel = options.resolve_kernel(summary)
         identity = (
             gram_fingerprint(digest_rows(rows, chosen.tile_rows), kernel, chosen) if chosen.gram == "zarr" else ""
         )
@@ -260,7 +221,7 @@ class Fitting:
             chosen,
             open_gram(rows, kernel, chosen, self._engine, path=path, fingerprint=identity),
             self._engine,
-            n_components=self._n_components,
+            n_components=n_components,
             tol=options.tol,
             seed=options.seed,
             max_passes=options.max_passes,
@@ -277,14 +238,7 @@ class Fitting:
     # ---------------------------------------------------------------- Nyström
 
     def _spans(self, chosen: NystroemPlan, columns: NDArray[np.int64] | None = None) -> Spans:
-        """Spans of the caller's own array where tasks can read it, else of a copy; or of columns of a Gram matrix."""
-        X = self._X
-        if is_dask(X):
-            return block_spans(X) if columns is None else gram_spans(X, columns)
-        rows: Rows = ArrayRows(X)
-        if not (is_zarr(X) or self._engine.shares_memory):
-            rows, _ = stage_rows(X, self._engine, self._workdir, tile_rows=chosen.span_rows, names=self._names)
-        return row_spans(rows if columns is None else GramColumns(rows, columns), chosen.span_rows)
+        return spans_of(self._X, self._engine, self._workdir, chosen.span_rows, columns=columns, names=self._names)
 
     def _precomputed(self, chosen: NystroemPlan) -> NystroemFit:
         """Nyström from columns of the caller's Gram matrix."""
@@ -292,7 +246,7 @@ class Fitting:
         n_samples = self._X.shape[0]
         columns = choose_columns(options.landmarks, n_samples, chosen.n_landmarks, seed=options.seed)
         spans = self._spans(chosen, columns)
-        look(self._engine, spans, n_features=len(columns) + 1, sample_size=0, seed=0)
+        look(self._engine, spans, n_features=len(columns) + 1, sample_size=0, seed=0, batch_rows=chosen.batch_rows)
         rows = fetch_rows(self._engine, spans, columns, batch_rows=chosen.batch_rows)
         check_landmark_block(rows, columns)
         fit = self._fit_nystroem(chosen, spans, Precomputed(), Landmarks(rows, columns, "columns"))
@@ -300,8 +254,7 @@ class Fitting:
 
     def _nystroem(self, chosen: NystroemPlan, spans: Spans) -> NystroemFit:
         options, engine = self._options, self._engine
-        method = options.landmarks if isinstance(options.landmarks, str) else "given"
-        wanted = chosen.n_landmarks
+        method, wanted = options.landmark_method, chosen.n_landmarks
         found = look(
             engine,
             spans,
@@ -309,8 +262,9 @@ class Fitting:
             sample_size=sample_size(method, wanted),
             seed=options.seed,
             names=self._names,
+            batch_rows=chosen.batch_rows,
         )
-        kernel = self._kernel(found.summary)
+        kernel = options.resolve_kernel(found.summary)
         landmarks = choose_landmarks(
             method,
             found,
@@ -320,6 +274,7 @@ class Fitting:
             n_landmarks=wanted,
             seed=options.seed,
             dtype=chosen.dtype,
+            batch_rows=chosen.batch_rows,
             given=None if method != "given" else options.landmarks,
         )
         return self._fit_nystroem(chosen, spans, kernel, landmarks)
@@ -340,7 +295,6 @@ class Fitting:
 
     def _refined(self, fit: NystroemFit, spans: Spans, chosen: NystroemPlan) -> ExactFit:
         """The same components after passes over K, from the leading directions of the landmarks."""
-        self._n_components = fit.model.n_components
         exact = self._exact_plan()
         start = refinement_start(
             fit.model.basis,
@@ -350,35 +304,4 @@ class Fitting:
             n_columns=exact.block_columns,
             batch_rows=chosen.batch_rows,
         )
-        return self._exact(exact, start)
-
-    def _exact_plan(self) -> Plan:
-        self._options = replace(self._options, eigen_solver="block_krylov")
-        exact = self._plan("exact")
-        if not isinstance(exact, Plan):
-            raise ConfigError("max_passes=0 makes no pass; nothing is refined.")
-        return exact
-
-
-def scores_of(X: Any, model: NystroemModel, engine: Engine, *, checked: bool) -> Matrix:
-    """Scores of all rows of an array, shape (n, k), float64, by the tasks of an engine.
-
-    Parameters
-    ----------
-    X : ndarray, dask array or zarr array of shape (n, n_features)
-        Finite numbers.
-    model : NystroemModel
-    engine : Engine
-    checked : bool
-        Whether the rows are known to be finite.
-    """
-    columns = model.columns
-    if is_dask(X):
-        spans: Spans = block_spans(X) if columns is None else gram_spans(X, columns, square=False)
-    else:
-        rows: Rows = ArrayRows(X)
-        spans = row_spans(rows if columns is None else GramColumns(rows, columns, square=False), SCORE_ROWS)
-    if not checked:
-        look(engine, spans, n_features=model.basis.landmarks.shape[1], sample_size=0, seed=0, names=model.feature_names)
-    scores = training_scores(spans, model.projection, engine, BATCH_ROWS)
-    return np.concatenate(list(scores))
+        return self._exact(exact, fit.model.n_components, start)

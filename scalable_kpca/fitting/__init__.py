@@ -1,0 +1,7 @@
+"""From an array of the caller to a fit: what is asked (`options`), where rows are read (`arrays`), and the `fits`."""
+
+from scalable_kpca.fitting.arrays import scores_of
+from scalable_kpca.fitting.fits import Added, Fitted, Fitting
+from scalable_kpca.fitting.options import Options
+
+__all__ = ["Added", "Fitted", "Fitting", "Options", "scores_of"]
