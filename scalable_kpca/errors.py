@@ -94,9 +94,20 @@ class ConfigError(KernelPCAError, ValueError):
 
 
 class MemoryLimitError(KernelPCAError, MemoryError):
-    """The memory limit cannot hold the smallest plan; the message names the smallest limit that can."""
+    """The memory limit cannot hold the smallest plan; the message names the smallest limit that can.
+
+    Parameters
+    ----------
+    message : str
+    needed : int
+        That limit, bytes.
+    """
 
     exit_code = 78
+
+    def __init__(self, message: str, needed: int = 0) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
 class IncompleteGramError(KernelPCAError, LookupError):

@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from sklearn.decomposition import KernelPCA as ReferenceKernelPCA
+
+from scalable_kpca.cli import skpca as commands
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -188,7 +191,7 @@ def test_schema_describes_every_key_of_the_shipped_configuration():
     assert schema["additionalProperties"] is False
 
 
-def test_the_shipped_daily_job_grows_by_the_commands_that_it_names(tmp_path):
+def test_the_shipped_daily_job_grows_by_the_commands_that_it_names(tmp_path, monkeypatch):
     shutil.copy(ROOT / "pipelines" / "daily.yaml", tmp_path)
     for name in ("history/first", "history/second", "days/third"):
         rows = np.random.default_rng(len(name)).normal(size=(40, 3))
@@ -199,8 +202,9 @@ def test_the_shipped_daily_job_grows_by_the_commands_that_it_names(tmp_path):
     update = ("update", "out/daily", "--source", "days/*.parquet")
     # landmarks that are all of the first rows leave nothing out of them, and much of others: that would be drift
     asked = [(*run, "--set", "drift.fail=null"), update, (*update, "--json"), (*run, "--set", "drift.fail=null")]
-    done = [skpca(*arguments, cwd=tmp_path) for arguments in asked]
-    assert [found.returncode for found in done] == [0, 0, 99, 99], done[-1].stderr
+    monkeypatch.chdir(tmp_path)
+    done = [CliRunner().invoke(commands, arguments) for arguments in asked]
+    assert [found.exit_code for found in done] == [0, 0, 99, 99], done[-1].output
     assert "1 partition of 40 rows added" in done[1].stdout
 
 

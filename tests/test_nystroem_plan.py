@@ -55,6 +55,8 @@ def test_numbers_of_a_refusal_are_accepted(n, d, m, is_run, landmarks):
 def test_one_to_four_threads_have_the_same_tasks_and_rates_change_none():
     found = [planned(n_jobs=threads, memory_limit="4GiB") for threads in (1, 2, 3, 4)]
     assert len({(each.span_rows, each.batch_rows, each.dtype) for each in found}) == 1
+    tight = {"n_landmarks": 220, "memory_limit": "850MiB", "is_run": True}
+    assert len({planned(140_638_735, 704, n_jobs=threads, **tight).span_rows for threads in (1, 2, 3, 4)}) == 1
     bare = plan_nystroem(1_000_000, 64, memory_limit=2**31, n_threads=2)
     assert bare.seconds is None
     assert (bare.span_rows, bare.peak_memory) == (planned().span_rows, planned().peak_memory)
@@ -66,7 +68,7 @@ def test_one_to_four_threads_have_the_same_tasks_and_rates_change_none():
     (1_000_000, "8GiB", "nystroem"),
     (10_000_000, "1GiB", "nystroem"),
     (1_000_000_000, "1GiB", "nystroem"),
-    (200_000, "360MiB", "nystroem"),
+    (200_000, "500MiB", "nystroem"),
 ])  # fmt: skip
 def test_auto_is_exact_as_long_as_that_is_affordable_and_says_so(n, memory, method):
     found = plan(n, 64, method="auto", memory_limit=memory, n_jobs=2)
@@ -124,6 +126,11 @@ def test_repeated_landmarks_explain_nothing_more():
     twice = residual_curve(RBF(0.5), np.repeat(landmarks, 2, axis=0), held)
     assert np.abs(twice[1::2] - residual_curve(RBF(0.5), landmarks, held)).max() <= 1e-10
     assert residual_curve(Linear(), np.zeros((3, 2)), np.zeros((4, 2))).tolist() == [0, 0, 0]
+
+
+def test_one_row_and_more_landmarks_than_rows_need_no_advice_beyond():
+    assert advise_landmarks(Linear(), rows(1, 4), n_landmarks=1).predicted == 0.0
+    assert advise_landmarks(RBF(0.5), rows(300, 4), n_landmarks=300, n_samples=300).predicted == 0.0
 
 
 def test_advice_is_read_off_where_the_sample_reaches_and_extrapolated_beyond():

@@ -95,7 +95,7 @@ def residual_curve(kernel: Kernel, landmarks: Block, rows: Block) -> Vector:
     return np.maximum(left, 0.0) / total if total > 0 else np.zeros(m)
 
 
-def advise_landmarks(kernel: Kernel, sample: Block, *, n_landmarks: int) -> Advice:
+def advise_landmarks(kernel: Kernel, sample: Block, *, n_landmarks: int, n_samples: int | None = None) -> Advice:
     """Advice from a sample of rows: one half in the place of landmarks, the other held out.
 
     Parameters
@@ -103,9 +103,11 @@ def advise_landmarks(kernel: Kernel, sample: Block, *, n_landmarks: int) -> Advi
     kernel : Kernel
         Resolved.
     sample : ndarray of shape (s, n_features)
-        Rows in no order, s ≥ 2; the first `SAMPLE_ROWS` are used.
+        Rows in no order; the first `SAMPLE_ROWS` are used.
     n_landmarks : int
         What the job asks for.
+    n_samples : int, optional
+        Rows of the job, where that many landmarks leave nothing out.
 
     Returns
     -------
@@ -113,10 +115,13 @@ def advise_landmarks(kernel: Kernel, sample: Block, *, n_landmarks: int) -> Advi
         Of uniform landmarks; others reach decaying spectra with fewer.
     """
     sample = sample[:SAMPLE_ROWS]
-    half = len(sample) // 2
-    curve = residual_curve(kernel, sample[:half], sample[half:])
+    half = max(1, len(sample) // 2)
+    # one row stands for both
+    curve = residual_curve(kernel, sample[:half], sample[half:] if len(sample) > 1 else sample)
     ladder = tuple(m for m in LADDER if m <= half) or (half,)
     residuals = tuple(float(curve[m - 1]) for m in ladder)
+    if n_samples is not None and n_landmarks >= n_samples:
+        return Advice(ladder, residuals, n_landmarks, 0.0, is_extrapolated=False)
     if n_landmarks <= half:
         return Advice(ladder, residuals, n_landmarks, float(curve[n_landmarks - 1]), is_extrapolated=False)
     return Advice(ladder, residuals, n_landmarks, _extrapolated(curve, n_landmarks), is_extrapolated=True)

@@ -101,20 +101,26 @@ def plan(
     )
     why: tuple[str, ...] = ()
     if method == "auto":
-        method, why = _choose_method(exact, kernel, n_samples)
+        method, why = _choose_method(exact, by_landmarks, kernel, n_samples)
     planned: Callable[..., Plan | NystroemPlan] = exact if method == "exact" else by_landmarks
     found = _with_rates(planned, kernel, directory, calibrate)
     return replace(found, reasons=(*why, *found.reasons))
 
 
-def _choose_method(exact: Callable[..., Plan], kernel: str, n_samples: int) -> tuple[str, tuple[str, ...]]:
-    """Exact or Nyström, and the reason; by integers and nominal rates alone."""
+def _choose_method(
+    exact: Callable[..., Plan], by_landmarks: Callable[..., NystroemPlan], kernel: str, n_samples: int
+) -> tuple[str, tuple[str, ...]]:
+    """Exact or Nyström, and the reason; where neither fits, what needs less says so."""
     if kernel == "precomputed":
         return "nystroem", ("method=nystroem: a precomputed kernel is read where landmarks are",)
     try:
         found = exact()
         found = exact(rates=nominal_rates(kernel, found.dtype))
     except MemoryLimitError as error:
+        try:
+            by_landmarks()
+        except MemoryLimitError as other:
+            raise min(error, other, key=lambda refused: refused.needed) from None
         return "nystroem", (f"method=nystroem: exact does not fit: {error}",)
     seconds = found.seconds or 0.0
     if seconds > AUTO_SECONDS:

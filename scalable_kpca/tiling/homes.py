@@ -101,7 +101,8 @@ def choose_tile(job: Job, gram: str, given: int | None, limits: Limits) -> int:
     raise MemoryLimitError(
         f"memory_limit={format_bytes(limits.memory)} cannot hold the smallest plan ({home} tiles of {t} rows × "
         f"{job.n_threads} threads, {format_bytes(fixed_bytes(job))} before the first tile); raise memory_limit to "
-        f"{peak} bytes ({format_bytes(peak)})."
+        f"{peak} bytes ({format_bytes(peak)}).",
+        peak,
     )
 
 

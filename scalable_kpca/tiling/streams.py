@@ -25,7 +25,8 @@ LABEL_BYTES = 64  # of a row's ids and what travels beside its scores
 DECODE_BYTES = 64 * 2**20  # of a task that reads a file: pages and dictionaries of all columns, and what is kept freed
 PIVOT_ROUNDS = 10  # passes of randomly pivoted Cholesky: 5 to 16
 KMEANS_ROWS = 20  # of the sample, for each landmark of k-means++
-SQUARES = 10  # m × m arrays in float64 while the eigenproblem is solved
+PIVOT_BYTES = 2 * 2**20  # of rows that a task proposes as pivots, see landmarks.rpcholesky
+SQUARES = 8  # m × m arrays in float64 while an eigenproblem is solved, beside three that stay
 
 
 @dataclass(frozen=True)
@@ -191,19 +192,54 @@ class Fixed:
 def stream_bytes(plan: NystroemPlan, fixed: Fixed) -> int:
     """Planned peak of the process in bytes: matrices of the landmarks, one task a thread, what waits for its turn.
 
-    The look holds a sample; the sums are over before the eigenproblem and the scores begin, so that only the largest of
-    the three counts beside what is fixed.
+    The look is over before pivots are searched, the sums before the eigenproblem and the scores begin, so that only the
+    largest of them counts beside what is fixed.
     """
-    m, d, size = plan.n_landmarks, plan.n_features, 8 if plan.dtype == "float64" else 4
+    m, d, threads = plan.n_landmarks, plan.n_features, plan.n_threads
     basis = 8 * (3 * m * m + 2 * m * d)
-    batch = plan.n_threads * (fixed.decoding + 2 * plan.batch_rows * d * 8)
-    block = plan.n_threads * min(BLOCK_ROWS, plan.batch_rows) * m * size * 3
-    sample = m * d * 8 * {"kmeans++": KMEANS_ROWS, "uniform": 2 * (plan.n_threads + 2)}.get(plan.landmarks, 2)
-    summing = block + plan.n_threads * m * m * (size + 8) + 4 * m * m * 8
+    # rows as read, in float64, folded; landmarks, folded for each batch
+    batch = threads * (fixed.decoding + 3 * plan.batch_rows * d * 8 + 2 * m * d * 8)
     solving = 8 * SQUARES * m * m
-    scoring = block + (plan.score_wave + plan.n_threads) * plan.span_rows * _score_bytes(plan)
-    pivots = plan.n_threads * 4 * 256 * m * 8 + 8 * plan.n_samples if plan.landmarks == "rpcholesky" else 0
-    return PROCESS_BYTES + fixed.resident + basis + batch + max(sample, summing, solving, scoring, pivots)
+    largest = max(_look_bytes(plan), _pivot_bytes(plan), _summing_bytes(plan), solving, _scoring_bytes(plan))
+    return PROCESS_BYTES + fixed.resident + basis + batch + largest
+
+
+def _look_bytes(plan: NystroemPlan) -> int:
+    """Of rows that may be in the sample, 8 bytes a number: in tasks, waiting to be merged, and in the client."""
+    size = {"kmeans++": KMEANS_ROWS, "uniform": 1}.get(plan.landmarks, 0) * plan.n_landmarks
+    span = min(plan.span_rows, plan.n_samples)
+    found = min(span, size)
+    tasks = plan.n_threads * (2 * min(span, 2 * size + plan.batch_rows) + found) if size else 0
+    return 8 * plan.n_features * (tasks + (plan.n_threads + 2) * found + 3 * min(size, plan.n_samples))
+
+
+def _pivot_bytes(plan: NystroemPlan) -> int:
+    """Of randomly pivoted Cholesky: strips, factors, residuals of all rows, and what a wave of tasks proposes."""
+    if plan.landmarks != "rpcholesky":
+        return 0
+    m, n = plan.n_landmarks, plan.n_samples
+    strips = plan.n_threads * (3 * 256 + m // 2) * m * 8
+    proposed = WAVE * min(8 * m * plan.n_features, PIVOT_BYTES)
+    return strips + 6 * 8 * m * m + proposed + 8 * (n + min(n, WAVE * plan.span_rows))
+
+
+def _summing_bytes(plan: NystroemPlan) -> int:
+    """Of a task its product, projection and own sum; sums that wait for one another; the client's and a new one."""
+    squares = plan.n_threads * (2 * _itemsize(plan) + 8) + (plan.n_threads + 3) * 8
+    return _block_bytes(plan) + squares * plan.n_landmarks**2
+
+
+def _scoring_bytes(plan: NystroemPlan) -> int:
+    return _block_bytes(plan) + (plan.score_wave + plan.n_threads) * plan.span_rows * _score_bytes(plan)
+
+
+def _block_bytes(plan: NystroemPlan) -> int:
+    """Of C in all tasks: as evaluated, as kept, times the projection."""
+    return plan.n_threads * min(BLOCK_ROWS, plan.batch_rows) * plan.n_landmarks * _itemsize(plan) * 3
+
+
+def _itemsize(plan: NystroemPlan) -> int:
+    return 8 if plan.dtype == "float64" else 4
 
 
 def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
@@ -217,12 +253,19 @@ def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
     for room in SCORE_BYTES:
         scored = room // (2 * threads * _score_bytes(plan))
         rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored)) // BLOCK_ROWS * BLOCK_ROWS
-        wave = max(2 * plan.n_threads, min(WAVE, room // (rows * _score_bytes(plan))))
-        cut = replace(plan, span_rows=rows, score_wave=wave, n_spans=-(-plan.n_samples // rows))
-        cut = replace(cut, peak_memory=stream_bytes(cut, fixed))
-        if cut.peak_memory <= plan.memory_limit:
+        cut = replace(plan, span_rows=rows, n_spans=-(-plan.n_samples // rows))
+        wide, cut = (_waved(cut, n, room, fixed) for n in (threads, plan.n_threads))
+        # judged as if there were four threads: fewer cut the rows, and so add, in the same way
+        if wide.peak_memory <= plan.memory_limit:
             break
     return cut
+
+
+def _waved(cut: NystroemPlan, n_threads: int, room: int, fixed: Fixed) -> NystroemPlan:
+    """The plan with so many threads, and as many scores together as there is room for."""
+    wave = max(2 * n_threads, min(WAVE, room // (cut.span_rows * _score_bytes(cut))))
+    waved = replace(cut, n_threads=n_threads, score_wave=wave)
+    return replace(waved, peak_memory=stream_bytes(waved, fixed))
 
 
 def _score_bytes(plan: NystroemPlan) -> int:
@@ -249,7 +292,8 @@ def _too_large(plan: NystroemPlan, fixed: Fixed) -> MemoryLimitError:
         advice += f", or set n_landmarks to {most} or fewer"
     return MemoryLimitError(
         f"memory_limit={format_bytes(plan.memory_limit)} cannot hold a Nyström fit with {plan.n_landmarks} landmarks "
-        f"of {plan.n_features} features, which needs {format_bytes(plan.peak_memory)}; {advice}."
+        f"of {plan.n_features} features, which needs {format_bytes(plan.peak_memory)}; {advice}.",
+        plan.peak_memory,
     )
 
 
@@ -257,8 +301,10 @@ def _seconds(plan: NystroemPlan, rates: MachineRates, *, is_run: bool) -> float:
     n, m, d, threads = plan.n_samples, plan.n_landmarks, plan.n_features, plan.n_threads
     gemm = rates.gemm * (2 if plan.dtype == "float64" else 1)
     values = plan.kernel_values * (rates.entry + rates.feature * d)
-    # the symmetric update takes half of 2nm² flops; scores, and the updates of pivoted Cholesky
-    flops = n * m * m + 2 * n * m * max(plan.n_components, 1) + (2 * n * m * m if plan.landmarks == "rpcholesky" else 0)
+    # the rate of products is that of CᵀC, where BLAS saves half; scores, and the updates of pivoted Cholesky
+    flops = (
+        2 * n * m * m + 2 * n * m * max(plan.n_components, 1) + (2 * n * m * m if plan.landmarks == "rpcholesky" else 0)
+    )
     reading = plan.row_passes * rates.stage * n * d
     spread = 20 * m * m * d * 4 * gemm * 10 if plan.landmarks == "kmeans++" else 0.0
     solving = 5 * rates.lapack * m**3

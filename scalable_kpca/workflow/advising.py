@@ -32,4 +32,5 @@ def advise(prepared: Prepared) -> Advice:
     finite.raise_if_any()
     rows = rows[np.random.default_rng(config.seed).permutation(len(rows))]
     kernel = prepared.kernel(RowSummary(len(rows), rows.shape[1], float(rows.var(dtype=np.float64))))
-    return advise_landmarks(kernel, rows, n_landmarks=config.nystroem.n_landmarks)
+    n_landmarks = min(config.nystroem.n_landmarks, source.n_samples)
+    return advise_landmarks(kernel, rows, n_landmarks=n_landmarks, n_samples=source.n_samples)

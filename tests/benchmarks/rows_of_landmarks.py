@@ -117,7 +117,7 @@ def landmarks(settings: Settings) -> Findings:
         },
         1,
     )
-    m = _count(n_timed)
+    m = min(N_LANDMARKS, n_timed // 100)
     timed = measure(
         {f"choice by {name}": Subject("landmark_times", {"n": n_timed, "m": m, "method": name}) for name in METHODS},
         max(settings.repeats, 3),
