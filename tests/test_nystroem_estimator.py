@@ -267,3 +267,18 @@ def test_precomputed_kernel_that_is_indefinite_is_refused():
     X = rows(100)
     with pytest.raises(InvalidInputError, match="negative eigenvalues"):
         estimator(kernel="precomputed", n_landmarks=60).fit(np.tanh(0.5 * X @ X.T - 1))
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_bits_from_arrays_and_from_blocks(tmp_path):
+    from distributed import Client, LocalCluster
+
+    X = rows(20_000)
+    expected = estimator().fit(X)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
+        staged = estimator(workdir=tmp_path).fit(X)
+        blocks = estimator(workdir=tmp_path)
+        scores = blocks.fit_transform(da.from_array(X, chunks=(staged.plan_.span_rows, D)))
+    assert np.array_equal(staged.eigenvalues_, expected.eigenvalues_)
+    assert np.array_equal(blocks.eigenvalues_, expected.eigenvalues_)
+    assert np.array_equal(scores, expected.transform(X))

@@ -87,7 +87,8 @@ def choose_solver(solver: str, n_samples: int, n_components: Components) -> tupl
             f"eigen_solver={solver!r} finds a given number of components, n_components={n_components!r} is not one; "
             "set n_components to an integer or eigen_solver to 'dense'."
         )
-    if solver != "dense" and isinstance(n_components, int) and n_components >= n_samples:
+    too_many = isinstance(n_components, int) and n_components >= n_samples
+    if solver != "dense" and (too_many or n_samples == 1):
         reasons.append(f"solver=dense: iterative solvers find at most n_samples − 1 = {n_samples - 1} components")
         solver = "dense"
     return solver, reasons

@@ -172,8 +172,12 @@ def plan_nystroem(
     if plan.peak_memory > memory_limit:
         raise _too_large(plan, fixed)
     seconds = None if rates is None else _seconds(plan, rates, is_run=is_run)
-    why = f"landmarks={landmarks}: {m} of {n_samples} rows, memory of {format_bytes(plan.peak_memory)} whatever n"
+    why = f"landmarks={landmarks}: {m} of {n_samples} rows, memory of {format_bytes(plan.peak_memory)} {_growth(plan)}"
     return replace(plan, seconds=seconds, reasons=(*plan.reasons, why))
+
+
+def _growth(plan: NystroemPlan) -> str:
+    return "whatever n, and 8 bytes a row" if plan.landmarks == "rpcholesky" else "whatever n"
 
 
 def rows_of_batch(n_features: int) -> int:
@@ -192,16 +196,15 @@ class Fixed:
 def stream_bytes(plan: NystroemPlan, fixed: Fixed) -> int:
     """Planned peak of the process in bytes: matrices of the landmarks, one task a thread, what waits for its turn.
 
-    The look is over before pivots are searched, the sums before the eigenproblem and the scores begin, so that only the
-    largest of them counts beside what is fixed.
+    Pivots, sums, eigenproblem and scores come one after another, so that the largest of them counts. What the look took
+    counts beside them: its sample stays, and the allocator keeps much of the rest.
     """
     m, d, threads = plan.n_landmarks, plan.n_features, plan.n_threads
     basis = 8 * (3 * m * m + 2 * m * d)
     # rows as read, in float64, folded; landmarks, folded for each batch
     batch = threads * (fixed.decoding + 3 * plan.batch_rows * d * 8 + 2 * m * d * 8)
-    solving = 8 * SQUARES * m * m
-    largest = max(_look_bytes(plan), _pivot_bytes(plan), _summing_bytes(plan), solving, _scoring_bytes(plan))
-    return PROCESS_BYTES + fixed.resident + basis + batch + largest
+    largest = max(_pivot_bytes(plan), _summing_bytes(plan), 8 * SQUARES * m * m, _scoring_bytes(plan))
+    return PROCESS_BYTES + fixed.resident + basis + batch + _look_bytes(plan) + largest
 
 
 def _look_bytes(plan: NystroemPlan) -> int:
@@ -243,29 +246,31 @@ def _itemsize(plan: NystroemPlan) -> int:
 
 
 def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
-    """The plan with the largest spans that keep to its limit; with the smallest where none do.
+    """The plan with the largest spans that keep to its limit; where none do, with those that take hardly more than any.
 
     Spans are large enough to be worth a task, small enough to keep threads busy and the scores of a wave small. A task
-    that takes a slice of a large row group decodes what comes before it too: larger ones are better there.
+    that takes a slice of a large row group decodes what comes before it too: larger ones are better there. One to four
+    threads get the same ones, which decide the bits of the sums: those that are right for four.
     """
     threads = max(plan.n_threads, FEWEST_THREADS)
-    enough = plan.n_samples // (TASKS_A_THREAD * threads)
-    for room in SCORE_BYTES:
-        scored = room // (2 * threads * _score_bytes(plan))
-        rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored)) // BLOCK_ROWS * BLOCK_ROWS
-        cut = replace(plan, span_rows=rows, n_spans=-(-plan.n_samples // rows))
-        wide, cut = (_waved(cut, n, room, fixed) for n in (threads, plan.n_threads))
-        # judged as if there were four threads: fewer cut the rows, and so add, in the same way
-        if wide.peak_memory <= plan.memory_limit:
-            break
-    return cut
+    cuts = [_cut_to(replace(plan, n_threads=threads), fixed, room, 2 * threads) for room in SCORE_BYTES]
+    limit = max(plan.memory_limit, min(cut.peak_memory for cut in cuts) * 17 // 16)
+    rows = next(cut.span_rows for cut in cuts if cut.peak_memory <= limit)
+    waves = [max(2 * plan.n_threads, min(WAVE, room // (rows * _score_bytes(plan)))) for room in (*SCORE_BYTES, 0)]
+    tried = [_with_spans(plan, fixed, rows, wave) for wave in waves]
+    return next((cut for cut in tried if cut.peak_memory <= plan.memory_limit), tried[-1])
 
 
-def _waved(cut: NystroemPlan, n_threads: int, room: int, fixed: Fixed) -> NystroemPlan:
-    """The plan with so many threads, and as many scores together as there is room for."""
-    wave = max(2 * n_threads, min(WAVE, room // (cut.span_rows * _score_bytes(cut))))
-    waved = replace(cut, n_threads=n_threads, score_wave=wave)
-    return replace(waved, peak_memory=stream_bytes(waved, fixed))
+def _cut_to(plan: NystroemPlan, fixed: Fixed, room: int, wave: int) -> NystroemPlan:
+    """The plan with spans so large that the scores of a wave of them fill the room, at most."""
+    enough, scored = plan.n_samples // (TASKS_A_THREAD * plan.n_threads), room // (wave * _score_bytes(plan))
+    rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored)) // BLOCK_ROWS * BLOCK_ROWS
+    return _with_spans(plan, fixed, rows, wave)
+
+
+def _with_spans(plan: NystroemPlan, fixed: Fixed, rows: int, wave: int) -> NystroemPlan:
+    cut = replace(plan, span_rows=rows, score_wave=wave, n_spans=-(-plan.n_samples // rows))
+    return replace(cut, peak_memory=stream_bytes(cut, fixed))
 
 
 def _score_bytes(plan: NystroemPlan) -> int:
