@@ -20,6 +20,7 @@ from scalable_kpca.nystroem import (
     SumsCheckpoint,
     accumulate,
     build_basis,
+    in_features,
     leading_pairs,
     solve_spectrum,
 )
@@ -119,7 +120,7 @@ def fit_nystroem(
     Williams and Seeger (2001), Using the Nyström method to speed up kernel machines.
     """
     check_choice("indefinite", indefinite, ("error", "clip"))
-    basis = build_basis(kernel, landmarks.rows, plan.dtype, indefinite=indefinite)
+    basis = build_basis(kernel, landmarks.rows, plan.dtype, n_samples=plan.n_samples, indefinite=indefinite)
     sums, resumed = accumulate_spans(spans, basis, plan.batch_rows, engine, checkpoint=checkpoint)
     model = solve_model(
         basis,
@@ -205,7 +206,11 @@ def merge(
     3000
     """
     asked = max(a.n_components, b.n_components) if n_components == 0 else n_components
-    return solve_model(a.basis, a.sums + b.sums, asked, indefinite=indefinite, feature_names=a.feature_names)
+    basis, one, two = a.basis, a.sums, b.sums
+    if basis.accumulates_features != b.basis.accumulates_features:
+        # of fits of very different size: see build_basis
+        (basis, one), (_, two) = in_features(basis, one), in_features(b.basis, two)
+    return solve_model(basis, one + two, asked, indefinite=indefinite, feature_names=a.feature_names)
 
 
 def refinement_start(

@@ -1,6 +1,6 @@
 """Nyström approximation: streaming, centred, mergeable, with an error bound."""
 
-from scalable_kpca.nystroem.accumulators import Accumulators, accumulate
+from scalable_kpca.nystroem.accumulators import Accumulators, accumulate, in_features
 from scalable_kpca.nystroem.basis import Basis, build_basis
 from scalable_kpca.nystroem.certificate import NystroemCertificate
 from scalable_kpca.nystroem.checkpoint import SumsCheckpoint
@@ -17,6 +17,7 @@ __all__ = [
     "SumsCheckpoint",
     "accumulate",
     "build_basis",
+    "in_features",
     "leading_pairs",
     "nystroem_block",
     "solve_spectrum",

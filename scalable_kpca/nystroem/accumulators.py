@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,19 @@ from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.nystroem.basis import Basis
 from scalable_kpca.source import Span
 
-__all__ = ["Accumulators", "accumulate"]
+__all__ = ["Accumulators", "accumulate", "in_features"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]
+
+
+def in_features(basis: Basis, sums: Accumulators) -> tuple[Basis, Accumulators]:
+    """The same basis and sums with (CP)ᵀ(CP) in the place of CᵀC: with sums that were accumulated so they add up."""
+    if basis.accumulates_features:
+        return basis, sums
+    p, featured = basis.projection, replace(basis, accumulates_features=True)
+    return featured, replace(sums, basis=featured.digest, gram=p.T @ sums.gram @ p, sums=p.T @ sums.sums)
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,7 +77,7 @@ class Basis:
     projection : ndarray of shape (m, r), float64
         P = UΩ^{-1/2}: CP are the features.
     accumulates_features : bool
-        Whether CᵀC is accumulated, or (CP)ᵀ(CP): see `build_basis`.
+        Whether CᵀC is accumulated, or (CP)ᵀ(CP): see `build_basis`; the first can become the second.
     negative_share : float
         Σ|ω₋| / Σ|ω| of what was dropped because it is negative: 0 for a positive semi-definite W.
     """
@@ -138,7 +138,9 @@ class Basis:
         return self.landmarks.astype(np.float64)
 
 
-def build_basis(kernel: Kernel, landmarks: Block, dtype: str, *, indefinite: str = "error") -> Basis:
+def build_basis(
+    kernel: Kernel, landmarks: Block, dtype: str, *, n_samples: int = 1, indefinite: str = "error"
+) -> Basis:
     """Basis of some landmarks.
 
     Parameters
@@ -149,6 +151,8 @@ def build_basis(kernel: Kernel, landmarks: Block, dtype: str, *, indefinite: str
         Finite rows, m ≥ 1; repeated ones do no harm.
     dtype : {"float32", "float64"}
         Of C.
+    n_samples : int
+        Rows that are expected: over many blocks of them rounding errors average out.
     indefinite : {"error", "clip"}
         What to do when W has negative eigenvalues beyond rounding: refuse, or drop them.
 
@@ -169,9 +173,9 @@ def build_basis(kernel: Kernel, landmarks: Block, dtype: str, *, indefinite: str
     carry; repeated landmarks have ω = 0.
 
     *What is accumulated.* The rounding of G = CᵀC, about eps·√(G_ii G_jj) an entry, becomes eps·‖DW⁺D‖_F in the
-    features, D² = diag G: harmless where W is well conditioned, far too much where it is not. It is predicted with the
-    landmarks in the place of all rows; where it is more than `DIRECT_GOOD` of their variance, the features CP
-    themselves are accumulated: 2nmr more flops, and their products round relative to their own size.
+    features, D² = diag G, times √(block/n): harmless where W is well conditioned, far too much where it is not. It is
+    predicted with the landmarks in the place of all rows; where it is more than `DIRECT_GOOD` of their variance, the
+    features CP themselves are accumulated: 2nmr more flops, and their products round relative to their own size.
     Cost: m²·n_features and some 10·m³ flops; memory 5·m² float64.
 
     References
@@ -189,7 +193,7 @@ def build_basis(kernel: Kernel, landmarks: Block, dtype: str, *, indefinite: str
     keep = omega > math.sqrt(m) * float(np.finfo(dtype).eps) * largest
     omega, projection = omega[keep], u[:, keep] / np.sqrt(omega[keep])
     shift = inside.mean(axis=0)
-    centred = inside - shift
+    rounding = _direct_rounding(inside - shift, projection, dtype) * min(1.0, BLOCK_ROWS / n_samples) ** 0.5
     return Basis(
         kernel=kernel,
         landmarks=landmarks,
@@ -198,7 +202,7 @@ def build_basis(kernel: Kernel, landmarks: Block, dtype: str, *, indefinite: str
         shift=shift,
         omega=omega,
         projection=np.ascontiguousarray(projection),
-        accumulates_features=_direct_rounding(centred, projection, dtype) > DIRECT_GOOD[dtype],
+        accumulates_features=rounding > DIRECT_GOOD[dtype],
         negative_share=negative_share,
     )
 

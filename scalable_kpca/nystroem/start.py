@@ -61,7 +61,7 @@ def nystroem_block(
     spans = row_spans(rows, tiling.tile_rows)
     chosen = np.sort(np.random.default_rng(seed).choice(n, min(n_landmarks, n), replace=False))
     try:
-        basis = build_basis(kernel, _read(rows, tiling, chosen), "float32", indefinite="clip")
+        basis = build_basis(kernel, _read(rows, tiling, chosen), "float32", n_samples=n, indefinite="clip")
         total = Accumulators.zero(basis)
         for _, part in reduce_spans(
             engine, spans, accumulate, basis, tiling.tile_rows, add=Accumulators.__add__, stage="start"

@@ -160,7 +160,7 @@ def start_for_run(prepared: Prepared, rows: Rows, kernel: Kernel, engine: Engine
         dtype=chosen.dtype,
         batch_rows=chosen.batch_rows,
     )
-    basis = build_basis(kernel, landmarks.rows, chosen.dtype, indefinite=config.indefinite)
+    basis = build_basis(kernel, landmarks.rows, chosen.dtype, n_samples=rows.n_samples, indefinite=config.indefinite)
     sums, _ = accumulate_spans(spans, basis, chosen.batch_rows, engine)
     return refinement_start(basis, sums, spans, engine, n_columns=exact.block_columns, batch_rows=chosen.batch_rows)
 

@@ -8,7 +8,15 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError
 from scalable_kpca.kernels import RBF, Cosine, Laplacian, Linear, Matern32, Polynomial, Sigmoid, kernel_block
-from scalable_kpca.nystroem import Accumulators, Projection, accumulate, build_basis, solve_spectrum, trace_residual
+from scalable_kpca.nystroem import (
+    Accumulators,
+    Projection,
+    accumulate,
+    build_basis,
+    in_features,
+    solve_spectrum,
+    trace_residual,
+)
 from scalable_kpca.source import ArrayRows, row_spans
 
 N, M, K = 700, 120, 6
@@ -276,6 +284,22 @@ def test_features_are_accumulated_where_products_of_kernel_values_would_round_to
     error = [np.abs(values - exact[: basis.rank]).max() / exact[0] for values in (good, bad)]
     assert error[0] < 1e-6
     assert error[1] > 3 * error[0]
+
+
+def test_kernel_values_are_accumulated_where_many_rows_average_their_rounding_out():
+    X, at = rows(d=5), chosen()
+    few, many = (build_basis(RBF(0.1), X[at], "float32", n_samples=n) for n in (1000, 10**9))
+    assert (few.accumulates_features, many.accumulates_features) == (True, False)
+
+
+def test_sums_of_kernel_values_become_those_of_features():
+    X, at = rows(), chosen()
+    basis = build_basis(RBF(0.3), X[at], "float64")
+    direct = type(basis)(**{**fields(basis), "accumulates_features": False})
+    featured, sums = in_features(direct, sums_of(X[:300], direct))
+    added = sums + sums_of(X[300:], featured)
+    expected = solve_spectrum(featured, sums_of(X, featured), K)
+    assert np.abs(solve_spectrum(featured, added, K).eigenvalues - expected.eigenvalues).max() <= 1e-10 * N
 
 
 def fields(basis):
