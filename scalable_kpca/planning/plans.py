@@ -124,7 +124,8 @@ def _choose_method(
         return "nystroem", (f"method=nystroem: exact does not fit: {error}",)
     seconds = found.seconds or 0.0
     if seconds > AUTO_SECONDS:
-        return "nystroem", (f"method=nystroem: exact would take about {seconds / 3600:.1f} h by nominal rates",)
+        allowed = f"more than the {AUTO_SECONDS / 3600:.1f} h that auto allows"
+        return "nystroem", (f"method=nystroem: exact would take {seconds / 3600:.2f} h by nominal rates, {allowed}",)
     return "exact", (f"method=exact: all {n_samples} rows fit, in {seconds:.2g} s by nominal rates",)
 
 

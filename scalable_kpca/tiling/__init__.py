@@ -12,7 +12,8 @@ from scalable_kpca.tiling.sizes import (
     START_LANDMARKS,
     arpack_vectors,
 )
-from scalable_kpca.tiling.streams import NystroemPlan, plan_nystroem, rows_of_batch
+from scalable_kpca.tiling.stream_plan import NystroemPlan
+from scalable_kpca.tiling.streams import plan_nystroem, rows_of_batch
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = [

@@ -2,87 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from dask.utils import format_bytes
 
 from scalable_kpca.errors import InvalidInputError, MemoryLimitError
 from scalable_kpca.tiling.choices import check_choice, check_components, check_whole, choose_dtype
 from scalable_kpca.tiling.costs import PROCESS_SECONDS
+from scalable_kpca.tiling.footprint import BLOCK_ROWS, WAVE, Fixed, score_bytes, stream_bytes
 from scalable_kpca.tiling.rates import MachineRates
-from scalable_kpca.tiling.sizes import FEWEST_THREADS, PROCESS_BYTES, TASKS_A_THREAD
+from scalable_kpca.tiling.sizes import FEWEST_THREADS
+from scalable_kpca.tiling.stream_plan import NystroemPlan
 
-__all__ = ["Fixed", "NystroemPlan", "plan_nystroem", "rows_of_batch", "stream_bytes"]
+__all__ = ["plan_nystroem", "rows_of_batch"]
 
 BATCH_BYTES = 16 * 2**20  # of rows that a task reads at a time, in float64
 BATCH_ROWS = 2048  # at most
-BLOCK_ROWS = 1024  # of C at a time, see nystroem.basis
 SMALLEST_SPAN, LARGEST_SPAN = 8192, 262_144  # rows of a task: half a second of work, and what a large row group allows
 SCORE_BYTES = tuple(2**power for power in range(28, 21, -1))  # that the scores of two tasks a thread may take, tried
-WAVE = 32  # tasks that are given out together, see streaming; of scores as few as two a thread
-LABEL_BYTES = 64  # of a row's ids and what travels beside its scores
+SPANS_A_THREAD = 2  # at least: fewer and larger ones decode less of a large row group in vain
 DECODE_BYTES = 64 * 2**20  # of a task that reads a file: pages and dictionaries of all columns, and what is kept freed
 PIVOT_ROUNDS = 10  # passes of randomly pivoted Cholesky: 5 to 16
-KMEANS_ROWS = 20  # of the sample, for each landmark of k-means++
-PIVOT_BYTES = 2 * 2**20  # of rows that a task proposes as pivots, see landmarks.rpcholesky
-SQUARES = 8  # m × m arrays in float64 while an eigenproblem is solved, beside three that stay
-
-
-@dataclass(frozen=True)
-class NystroemPlan:
-    """What a Nyström fit will do, decided before anything is computed.
-
-    Attributes
-    ----------
-    n_samples, n_features, n_components : int
-        Shape of the job. `n_components` is 0 where the number is decided by the spectrum.
-    n_landmarks : int
-    landmarks : str
-        How they are chosen.
-    dtype : str
-        Of the kernel values with landmarks.
-    batch_rows, span_rows, n_spans, score_wave, n_threads : int
-        Rows that a task reads at a time, rows of a task and their number (of sources that are cut into spans), tasks
-        whose scores are in memory together, tasks at the same time.
-    row_passes : int
-        Reads of the rows: the first look, those of the landmark method, the sums, the scores.
-    kernel_values : int
-        Evaluations in all.
-    peak_memory, memory_limit : int
-        Planned and allowed peak of the process, bytes.
-    seconds : float or None
-        Expected time; None when the plan was made without rates.
-    reasons : tuple of str
-        Why each choice was made, one sentence each.
-    """
-
-    n_samples: int
-    n_features: int
-    n_components: int
-    n_landmarks: int
-    landmarks: str
-    dtype: str
-    batch_rows: int
-    span_rows: int
-    n_spans: int
-    score_wave: int
-    n_threads: int
-    row_passes: int
-    kernel_values: int
-    peak_memory: int
-    memory_limit: int
-    seconds: float | None
-    reasons: tuple[str, ...]
-
-    @property
-    def method(self) -> str:
-        """``"nystroem"``."""
-        return "nystroem"
-
-    def to_json(self) -> dict[str, Any]:
-        """Fields as JSON values."""
-        return {"method": self.method, **asdict(self), "reasons": list(self.reasons)}
 
 
 def plan_nystroem(
@@ -185,66 +125,6 @@ def rows_of_batch(n_features: int) -> int:
     return max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * n_features)))
 
 
-@dataclass(frozen=True)
-class Fixed:
-    """Bytes that no choice of the plan changes: of the caller's rows, and of a task that decodes a file."""
-
-    resident: int = 0
-    decoding: int = 0
-
-
-def stream_bytes(plan: NystroemPlan, fixed: Fixed) -> int:
-    """Planned peak of the process in bytes: matrices of the landmarks, one task a thread, what waits for its turn.
-
-    Pivots, sums, eigenproblem and scores come one after another, so that the largest of them counts. What the look took
-    counts beside them: its sample stays, and the allocator keeps much of the rest.
-    """
-    m, d, threads = plan.n_landmarks, plan.n_features, plan.n_threads
-    basis = 8 * (3 * m * m + 2 * m * d)
-    # rows as read, in float64, folded; landmarks, folded for each batch
-    batch = threads * (fixed.decoding + 3 * plan.batch_rows * d * 8 + 2 * m * d * 8)
-    largest = max(_pivot_bytes(plan), _summing_bytes(plan), 8 * SQUARES * m * m, _scoring_bytes(plan))
-    return PROCESS_BYTES + fixed.resident + basis + batch + _look_bytes(plan) + largest
-
-
-def _look_bytes(plan: NystroemPlan) -> int:
-    """Of rows that may be in the sample, 8 bytes a number: in tasks, waiting to be merged, and in the client."""
-    size = {"kmeans++": KMEANS_ROWS, "uniform": 1}.get(plan.landmarks, 0) * plan.n_landmarks
-    span = min(plan.span_rows, plan.n_samples)
-    found = min(span, size)
-    tasks = plan.n_threads * (2 * min(span, 2 * size + plan.batch_rows) + found) if size else 0
-    return 8 * plan.n_features * (tasks + (plan.n_threads + 2) * found + 3 * min(size, plan.n_samples))
-
-
-def _pivot_bytes(plan: NystroemPlan) -> int:
-    """Of randomly pivoted Cholesky: strips, factors, residuals of all rows, and what a wave of tasks proposes."""
-    if plan.landmarks != "rpcholesky":
-        return 0
-    m, n = plan.n_landmarks, plan.n_samples
-    strips = plan.n_threads * (3 * 256 + m // 2) * m * 8
-    proposed = WAVE * min(8 * m * plan.n_features, PIVOT_BYTES)
-    return strips + 6 * 8 * m * m + proposed + 8 * (n + min(n, WAVE * plan.span_rows))
-
-
-def _summing_bytes(plan: NystroemPlan) -> int:
-    """Of a task its product, projection and own sum; sums that wait for one another; the client's and a new one."""
-    squares = plan.n_threads * (2 * _itemsize(plan) + 8) + (plan.n_threads + 3) * 8
-    return _block_bytes(plan) + squares * plan.n_landmarks**2
-
-
-def _scoring_bytes(plan: NystroemPlan) -> int:
-    return _block_bytes(plan) + (plan.score_wave + plan.n_threads) * plan.span_rows * _score_bytes(plan)
-
-
-def _block_bytes(plan: NystroemPlan) -> int:
-    """Of C in all tasks: as evaluated, as kept, times the projection."""
-    return plan.n_threads * min(BLOCK_ROWS, plan.batch_rows) * plan.n_landmarks * _itemsize(plan) * 3
-
-
-def _itemsize(plan: NystroemPlan) -> int:
-    return 8 if plan.dtype == "float64" else 4
-
-
 def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
     """The plan with the largest spans that keep to its limit; where none do, with those that take hardly more than any.
 
@@ -256,14 +136,14 @@ def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
     cuts = [_cut_to(replace(plan, n_threads=threads), fixed, room, 2 * threads) for room in SCORE_BYTES]
     limit = max(plan.memory_limit, min(cut.peak_memory for cut in cuts) * 17 // 16)
     rows = next(cut.span_rows for cut in cuts if cut.peak_memory <= limit)
-    waves = [max(2 * plan.n_threads, min(WAVE, room // (rows * _score_bytes(plan)))) for room in (*SCORE_BYTES, 0)]
+    waves = [max(2 * plan.n_threads, min(WAVE, room // (rows * score_bytes(plan)))) for room in (*SCORE_BYTES, 0)]
     tried = [_with_spans(plan, fixed, rows, wave) for wave in waves]
     return next((cut for cut in tried if cut.peak_memory <= plan.memory_limit), tried[-1])
 
 
 def _cut_to(plan: NystroemPlan, fixed: Fixed, room: int, wave: int) -> NystroemPlan:
     """The plan with spans so large that the scores of a wave of them fill the room, at most."""
-    enough, scored = plan.n_samples // (TASKS_A_THREAD * plan.n_threads), room // (wave * _score_bytes(plan))
+    enough, scored = plan.n_samples // (SPANS_A_THREAD * plan.n_threads), room // (wave * score_bytes(plan))
     rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored)) // BLOCK_ROWS * BLOCK_ROWS
     return _with_spans(plan, fixed, rows, wave)
 
@@ -271,11 +151,6 @@ def _cut_to(plan: NystroemPlan, fixed: Fixed, room: int, wave: int) -> NystroemP
 def _with_spans(plan: NystroemPlan, fixed: Fixed, rows: int, wave: int) -> NystroemPlan:
     cut = replace(plan, span_rows=rows, score_wave=wave, n_spans=-(-plan.n_samples // rows))
     return replace(cut, peak_memory=stream_bytes(cut, fixed))
-
-
-def _score_bytes(plan: NystroemPlan) -> int:
-    """Of a row: its scores, and what travels beside them."""
-    return 8 * (plan.n_components or plan.n_landmarks) + LABEL_BYTES
 
 
 def _largest_landmarks(plan: NystroemPlan, fixed: Fixed) -> int:

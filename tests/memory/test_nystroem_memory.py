@@ -44,6 +44,7 @@ finally:
     [
         (200_000, 64, {"n_landmarks": 1000}),
         (50_000, 784, {"n_landmarks": 500}),
+        (50_000, 784, {"n_landmarks": 500, "landmarks": "kmeans++"}),
         (20_000, 8, {"n_landmarks": 3000}),
         (100_000, 32, {"n_landmarks": 800, "landmarks": "rpcholesky"}),
         (100_000, 32, {"n_landmarks": 800, "landmarks": "kmeans++"}),
