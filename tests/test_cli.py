@@ -214,27 +214,31 @@ def test_doctor_finds_the_known_spectrum():
     assert json.loads(finished.stdout)["problems"] == []
 
 
+BAD_SETTINGS = [
+    (["kernl.name=rbf"], 78, ["unknown key 'kernl'", "did you mean 'kernel'"]),
+    (["kernel.gama=1"], 78, ["unknown key 'kernel.gama'", "did you mean 'gamma'"]),
+    (["n_components=61"], 78, ["n_components=61", "60 rows"]),
+    (["n_components=0"], 78, ["n_components"]),
+    (["budget.memory=64MiB"], 78, ["64.00 MiB", "raise memory_limit to"]),
+    (["budget.memory=lots"], 78, ["'lots' is not a size"]),
+    (["budget.disk=1kiB", "gram=zarr"], 78, ["budget.disk", "raise it to"]),
+    (["source.uri=absent.parquet"], 65, ["absent.parquet", "no such file"]),
+    (["source.features=[y*]"], 65, ['"y*"', "matches no"]),
+    (["source.id=[nokey]"], 65, ['no column "nokey"']),
+    (["source.features=[kind]", "source.passthrough=[]"], 65, ['"kind"', "string"]),
+    (["output.path=data"], 78, ["choose another output"]),
+    (["output.path=data/rows.parquet"], 78, ["choose another output"]),
+    (["output.path=."], 78, ["choose another output"]),
+    (["output.path=/dev/null/out"], 74, ["/dev/null/out", "Not a directory"]),
+    (["cluster.kind=address", "cluster.address=tcp://127.0.0.1:1"], 69, ["no Dask scheduler answers"]),
+    (["nonsense"], 78, ["not of the form"]),
+]
+
+
+# a process each: the first ones stand for all of them while one works
 @pytest.mark.parametrize(
     ("settings", "code", "words"),
-    [
-        (["kernl.name=rbf"], 78, ["unknown key 'kernl'", "did you mean 'kernel'"]),
-        (["kernel.gama=1"], 78, ["unknown key 'kernel.gama'", "did you mean 'gamma'"]),
-        (["n_components=61"], 78, ["n_components=61", "60 rows"]),
-        (["n_components=0"], 78, ["n_components"]),
-        (["budget.memory=64MiB"], 78, ["64.00 MiB", "raise memory_limit to"]),
-        (["budget.memory=lots"], 78, ["'lots' is not a size"]),
-        (["budget.disk=1kiB", "gram=zarr"], 78, ["budget.disk", "raise it to"]),
-        (["source.uri=absent.parquet"], 65, ["absent.parquet", "no such file"]),
-        (["source.features=[y*]"], 65, ['"y*"', "matches no"]),
-        (["source.id=[nokey]"], 65, ['no column "nokey"']),
-        (["source.features=[kind]", "source.passthrough=[]"], 65, ['"kind"', "string"]),
-        (["output.path=data"], 78, ["choose another output"]),
-        (["output.path=data/rows.parquet"], 78, ["choose another output"]),
-        (["output.path=."], 78, ["choose another output"]),
-        (["output.path=/dev/null/out"], 74, ["/dev/null/out", "Not a directory"]),
-        (["cluster.kind=address", "cluster.address=tcp://127.0.0.1:1"], 69, ["no Dask scheduler answers"]),
-        (["nonsense"], 78, ["not of the form"]),
-    ],
+    [pytest.param(*case, marks=() if place < 4 else pytest.mark.slow) for place, case in enumerate(BAD_SETTINGS)],
 )
 def test_bad_settings_end_with_their_exit_code_and_say_what_is_wrong(tmp_path, rows, settings, code, words):
     job = write_job(tmp_path, rows)

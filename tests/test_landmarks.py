@@ -7,6 +7,7 @@ import tracemalloc
 import dask.array as da
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scalable_kpca.engine import open_engine
@@ -16,7 +17,7 @@ from scalable_kpca.landmarks import LANDMARK_METHODS, choose_landmarks, fetch_ro
 from scalable_kpca.landmarks.priorities import row_priorities
 from scalable_kpca.landmarks.residuals import Step, update_and_draw
 from scalable_kpca.landmarks.rpcholesky import choose_pivots
-from scalable_kpca.source import ArrayRows, Batch, read_rows, row_spans
+from scalable_kpca.source import ArrayRows, Batch, open_source, read_rows, row_spans
 from scalable_kpca.streaming import block_spans
 from tests.support import EPS, store_rows
 
@@ -239,10 +240,11 @@ def test_sample_does_not_depend_on_the_order_of_rows_parts_spans_and_batches(ids
         np.testing.assert_array_equal(found.sample, expected)
 
 
-def test_rows_of_one_id_are_sampled_in_their_order():
+def test_rows_of_one_id_are_sampled_by_their_numbers():
     X = np.arange(40.0).reshape(20, 2)
     spans = [TableSpan(X[s : s + 5], pa.table({"id": np.zeros(5, int)}), 0, s) for s in (0, 5, 10, 15)]
-    np.testing.assert_array_equal(looked(spans, n_features=2, size=7, batch_rows=2).numbers, np.arange(7))
+    found = looked(spans, n_features=2, size=7, batch_rows=2).numbers
+    np.testing.assert_array_equal(found, looked(row_spans(ArrayRows(X), 5), n_features=2, size=7).numbers)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -590,3 +592,17 @@ def test_no_array_of_rows_by_landmarks_is_made():
         tracemalloc.stop()
     assert len(found.numbers) == m
     assert peak < n * m * 8 / 4
+
+
+def test_repeated_ids_do_not_draw_rows_together(tmp_path, caplog):
+    n, few = 2000, 5
+    rows = np.random.default_rng(0).standard_normal((n, 3))
+    ids = np.repeat(np.arange(few), n // few)
+    columns = {"id": ids} | {f"x{column}": rows[:, column] for column in range(3)}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    source = open_source("rows.parquet", tmp_path, id_columns=["id"])
+    with open_engine("synchronous") as engine:
+        found = look(engine, source.spans(300), n_features=3, sample_size=200, seed=0)
+    assert "not unique" in caplog.text
+    # each id has 40 of 200 on average, with a deviation of 5.4
+    assert np.bincount(ids[found.numbers], minlength=few).min() > 40 - 5 * 5.4

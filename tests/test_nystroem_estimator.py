@@ -116,6 +116,30 @@ def test_rows_that_come_later_are_added_without_the_earlier_ones():
     assert 0.5 < found.landmark_drift_ < 2
 
 
+def test_batches_may_be_smaller_than_the_number_of_components():
+    found = estimator().fit(rows()[:500])
+    found.partial_fit(rows()[500:501]).partial_fit(rows()[501:])
+    assert found.model_.n_samples == N
+    small = estimator()
+    with pytest.warns(UserWarning, match="more than the 2 rows"):
+        small.partial_fit(rows()[:2])
+    small.partial_fit(rows()[2:])
+    assert small.eigenvalues_.shape == (K,)
+    assert small.eigenvalues_[2:].tolist() == [0.0] * (K - 2)  # two landmarks are all there are
+    with pytest.raises(ConfigError, match="max_passes"):
+        estimator().fit(rows()).set_params(max_passes=1).partial_fit(rows())
+
+
+@pytest.mark.parametrize(("kernel", "landmarks"), [("linear", "rpcholesky"), ("rbf", "kmeans++")])
+def test_fewer_landmarks_than_components_may_be_found(kernel, landmarks):
+    X = np.round(np.abs(np.sign(rows()[:, :3])) * (rows()[:, :3] > 0))
+    found = KernelPCA(10, kernel=kernel, method="nystroem", n_landmarks=40, landmarks=landmarks).fit(X)
+    assert found.eigenvalues_[0] > 0
+    assert found.eigenvalues_[8:].tolist() == [0.0] * 2
+    zero = KernelPCA(5, kernel="linear", method="nystroem", n_landmarks=40, landmarks="rpcholesky").fit(X * 0)
+    assert zero.eigenvalues_.tolist() == [0.0] * 5
+
+
 def test_rows_unlike_the_landmarks_show_in_the_drift():
     found = estimator().fit(rows())
     before = found.certificate_.relative_residual

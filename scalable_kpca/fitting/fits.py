@@ -133,7 +133,9 @@ class Fitting:
             raise ConfigError(
                 "a precomputed kernel has values with the rows that were fitted; fit the larger one anew."
             )
-        chosen = self._nystroem_plan()
+        if options.max_passes:
+            raise ConfigError("rows cannot be added to a fit that passes refine; set max_passes=None.")
+        chosen = self._plan_to_add(model)
         spans = self._spans(chosen)
         look(
             self._engine,
@@ -179,14 +181,34 @@ class Fitting:
             tile_rows=options.tile_rows,
             directory=self._workdir,
             disk_limit=disk_room(self._workdir, "gram-*.zarr") if options.gram == "auto" else None,
-            resident_bytes=n_samples * n_features * (4 if self._X.dtype == np.float32 else 8) if self._stays else 0,
+            resident_bytes=self._resident_bytes,
         )
 
-    def _nystroem_plan(self) -> NystroemPlan:
-        chosen = self._plan("nystroem")
+    def _plan_to_add(self, model: NystroemModel) -> NystroemPlan:
+        """The plan for rows that join a model, however few they are."""
+        options, (n_samples, n_features) = self._options, self._X.shape
+        chosen = plan(
+            n_samples,
+            n_features,
+            n_components=model.n_components,
+            method="nystroem",
+            kernel=options.kernel,
+            n_landmarks=max(model.basis.n_landmarks, model.n_components),
+            landmarks="given",
+            dtype=model.dtype,
+            memory_limit=options.memory_limit,
+            n_jobs=options.n_jobs,
+            resident_bytes=self._resident_bytes,
+        )
         if not isinstance(chosen, NystroemPlan):
             raise ConfigError("rows can be added to a Nyström model only.")
         return chosen
+
+    @property
+    def _resident_bytes(self) -> int:
+        """Of the caller's rows, where they stay in memory."""
+        n_samples, n_features = self._X.shape
+        return n_samples * n_features * (4 if self._X.dtype == np.float32 else 8) if self._stays else 0
 
     def _exact_plan(self) -> Plan:
         exact = self._plan("exact", "block_krylov")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,12 @@ from scalable_kpca.engine import Engine
 from scalable_kpca.landmarks.priorities import row_priorities
 from scalable_kpca.source import FiniteCheck, RowSummary, Span
 from scalable_kpca.source.checks import Moments
+from scalable_kpca.source.spans import row_numbers
 from scalable_kpca.streaming import BlockSpan, reduce_spans
 
 __all__ = ["BATCH_ROWS", "Look", "look"]
+
+logger = logging.getLogger(__name__)
 
 Block = NDArray[np.floating[Any]]
 
@@ -84,30 +88,40 @@ def look(
     Notes
     -----
     The priority of a row comes from the seed and its ids (`row_priorities`), so that the sample does not depend on the
-    order of files and rows, nor on spans and batches. Among rows of one and the same id the first ones count as
-    smaller, which does depend on their order, and so does everything where rows have no id but are numbered.
+    order of files and rows, nor on spans and batches. Where ids are not unique, which shows in the sample, a second
+    pass draws by row numbers, which do depend on their order, and so does everything where rows have no id.
     Memory: for each running or waiting task at most 2·sample_size + batch_rows rows.
     """
-    parts = reduce_spans(
-        engine,
-        spans,
-        _look_at,
-        sample_size,
-        seed,
-        tuple(names),
-        batch_rows,
-        add=partial(_add, sample_size),
-        stage="look",
-    )
-    total: _Found | None = None
-    for _, part in parts:
-        total = part if total is None else _add(sample_size, total, part)
+    options = (sample_size, seed, tuple(names), batch_rows)
+    total = _found(engine, spans, *options, by_ids=True)
+    if total is not None and len(np.unique(total.sample.priorities)) < len(total.sample):
+        # rows of one id have one priority and would be drawn together
+        logger.warning("ids of rows are not unique: the sample is drawn by row numbers, and depends on their order")
+        total = _found(engine, spans, *options, by_ids=False)
     if total is None:
         return Look(RowSummary(0, n_features, 0.0), np.empty((0, n_features)), np.empty(0, np.int64))
     total.finite.raise_if_any()
     summary = RowSummary(total.finite.seen, n_features, total.moments.variance())
     rows = total.sample.rows if sample_size else np.empty((0, n_features))
     return Look(summary, rows, total.sample.numbers)
+
+
+def _found(
+    engine: Engine,
+    spans: Sequence[Span | BlockSpan],
+    sample_size: int,
+    seed: int,
+    names: tuple[str, ...],
+    batch_rows: int,
+    *,
+    by_ids: bool,
+) -> _Found | None:
+    """What one pass finds in all spans; None where there are none."""
+    options = (sample_size, seed, names, batch_rows, by_ids)
+    total: _Found | None = None
+    for _, part in reduce_spans(engine, spans, _look_at, *options, add=partial(_add, sample_size), stage="look"):
+        total = part if total is None else _add(sample_size, total, part)
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,18 +143,19 @@ class _Found:
     sample: _Sample
 
 
-def _look_at(span: Span, sample_size: int, seed: int, names: tuple[str, ...], batch_rows: int) -> _Found:
+def _look_at(span: Span, sample_size: int, seed: int, names: tuple[str, ...], batch_rows: int, by_ids: bool) -> _Found:
     finite, moments = FiniteCheck(names), Moments()
     pieces: list[_Sample] = []
     limit = np.uint64(2**64 - 1)
-    for batch in span.batches(batch_rows, "ids" if sample_size else "none"):
+    for batch in span.batches(batch_rows, "ids" if sample_size and by_ids else "none"):
         finite.add(batch.rows)
         if finite.first is not None:
             continue  # only how many more such rows there are is of interest now
         moments.add(batch.rows)
         if sample_size == 0:
             continue
-        priorities = row_priorities(batch.labels, seed)
+        labels = batch.labels if by_ids else row_numbers(batch.start, batch.start + len(batch.rows))
+        priorities = row_priorities(labels, seed)
         keep = np.flatnonzero(priorities <= limit)
         pieces.append(_Sample(priorities[keep], batch.start + keep, batch.rows[keep]))
         if sum(map(len, pieces)) > 2 * sample_size:

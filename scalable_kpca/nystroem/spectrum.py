@@ -58,8 +58,8 @@ def solve_spectrum(
     sums : Accumulators
         Of the training rows, n_samples ≥ 1.
     n_components : int, float or None
-        Number of components, at most m; share of the variance that is certainly to be reached; None for all that are
-        not zero.
+        Number of components, zero beyond the rank of the landmarks; share of the variance that is certainly to be
+        reached; None for all that are not zero.
     indefinite : {"error", "clip"}
         What to do when the diagonal shows that K is not positive semi-definite.
     remove_zero_eig : bool
@@ -72,7 +72,7 @@ def solve_spectrum(
     Raises
     ------
     InvalidInputError
-        When sums are beyond float64, when there are fewer landmarks than components, or for an indefinite kernel.
+        When sums are beyond float64, or for an indefinite kernel.
 
     Notes
     -----
@@ -82,11 +82,6 @@ def solve_spectrum(
     landmarks in each component, the one of largest magnitude is positive.
     Cost: some 10·m³ flops; memory 6·m² float64.
     """
-    if isinstance(n_components, int) and n_components > basis.n_landmarks:
-        raise InvalidInputError(
-            f"n_components={n_components} needs at least as many landmarks, there are {basis.n_landmarks}; set "
-            f"n_landmarks to {n_components} or more."
-        )
     inner = _eigen(basis, sums)
     values = inner[0]
     residual, rounding = trace_residual(basis, sums), _rounding(basis, sums)

@@ -126,7 +126,15 @@ class Contributions:
         spans = [span for span in source.spans(chosen.span_rows) if span.part == index]
         key = f"{part.fingerprint} {chosen.span_rows} {chosen.batch_rows} {file_states([part.path])}"
         names = source.feature_names
-        look(self._engine, spans, n_features=len(names), sample_size=0, seed=0, names=names)
+        look(
+            self._engine,
+            spans,
+            n_features=len(names),
+            sample_size=0,
+            seed=0,
+            names=names,
+            batch_rows=chosen.batch_rows,
+        )
         unfinished = SumsCheckpoint(self._run.path / "journal" / f"{part.fingerprint}.npz", key)
         sums, resumed = accumulate_spans(spans, basis, chosen.batch_rows, self._engine, checkpoint=unfinished)
         check_unchanged(self._before, self._model, [part])

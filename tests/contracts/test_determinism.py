@@ -66,6 +66,7 @@ def test_threads_give_the_bits_of_the_reference_scheduler(case, n_threads, refer
     assert_same_bits(model, reference[case])
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_bits_of_the_reference_scheduler(reference, tmp_path):
     rows = store_rows(X, tmp_path / "rows.zarr", TILE_ROWS)
     with open_engine("local", n_workers=2, n_threads=1) as engine:
