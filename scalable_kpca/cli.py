@@ -176,7 +176,7 @@ def update(
     scheduler: str | None,
     as_json: bool,
 ) -> None:
-    """Add new partitions to the Nyström model in OUTPUT without reading the old ones; exit code 99 for nothing new."""
+    """Add new partitions to the Nyström model in OUTPUT; old ones are not fitted again; exit code 99: nothing new."""
     from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.update import update_output

@@ -36,7 +36,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ----------
     n_components : int, float or None, default=10
         Number of components; 0 < float < 1 takes the smallest number whose explained-variance ratio reaches it; None
-        takes every component that is not zero, from the whole spectrum: O(n²) memory, O(n³) flops.
+        takes every component that is not zero, from the whole spectrum: exact, O(n²) memory, O(n³) flops.
     kernel : str, default="linear"
         Kernel function, with scikit-learn's meaning: linear, poly, rbf, sigmoid, laplacian, cosine; or matern12,
         matern32, matern52: Matérn with ν = 1/2, 3/2 and 5/2.

@@ -137,7 +137,8 @@ def reduce_spans(
     Notes
     -----
     Sums of other spans than the first ones wait for those before them, so that the bits do not depend on what ends
-    first. Memory: one value for each task that runs or waits, some n_threads + 2.
+    first. Memory: one value for each task that runs or waits, some n_threads + 2 where spans are alike; behind one that
+    takes long, those of its wave.
     """
     for group in _waves(len(spans), wave, first):
         graph, keys = _wave(engine, spans, group, function, shared, None, stage)

@@ -48,7 +48,7 @@ class Advice:
         rows = [f"{m:>9}  {residual:.2%}" for m, residual in zip(self.n_landmarks, self.residuals, strict=True)]
         how = "extrapolated" if self.is_extrapolated else "as asked for"
         return [
-            "landmarks  left out of the trace, tried on a sample",
+            "landmarks  left out of the trace by uniform ones, tried on a sample",
             *rows,
             f"{self.asked:>9}  {self.predicted:.2%}  {how}",
         ]

@@ -1,4 +1,4 @@
-"""An update of a Nyström model: new partitions by their sums, withdrawn ones taken away, old data never read."""
+"""An update of a Nyström model: new partitions join by their sums, withdrawn ones leave, old ones are not fitted."""
 
 from __future__ import annotations
 
