@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.landmarks import Landmarks
+from scalable_kpca.landmarks import Landmarks, look
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.nystroem import (
     Accumulators,
     Basis,
-    Projection,
+    Spans,
     SumsCheckpoint,
-    accumulate,
+    accumulate_spans,
     build_basis,
     in_features,
-    leading_pairs,
     solve_spectrum,
 )
-from scalable_kpca.source import Span
-from scalable_kpca.streaming import WAVE, BlockSpan, map_spans, reduce_spans
-from scalable_kpca.tiling import NystroemPlan, check_choice
+from scalable_kpca.tiling import NystroemPlan, check_choice, plan_nystroem
 
 __all__ = [
     "NystroemFit",
-    "accumulate_spans",
     "fit_nystroem",
     "merge",
-    "refinement_start",
+    "plan_joining",
     "solve_model",
-    "training_scores",
+    "sums_of_joining",
 ]
 
-Matrix = NDArray[np.float64]
 Components = int | float | None
-Spans = Sequence[Span | BlockSpan]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +100,7 @@ def fit_nystroem(
     Raises
     ------
     InvalidInputError
-        For an indefinite kernel, or fewer landmarks than components.
+        For an indefinite kernel.
 
     Notes
     -----
@@ -133,24 +124,6 @@ def fit_nystroem(
     return NystroemFit(model, landmarks, resumed, _selection(model, n_components))
 
 
-def accumulate_spans(
-    spans: Spans, basis: Basis, batch_rows: int, engine: Engine, *, checkpoint: SumsCheckpoint | None = None
-) -> tuple[Accumulators, int]:
-    """Sums over all rows, added in the order of the spans, and how many spans a checkpoint had done already.
-
-    Where there is a checkpoint it is written after every wave.
-    """
-    first, total = checkpoint.load(basis) if checkpoint else (0, Accumulators.zero(basis))
-    waves = reduce_spans(
-        engine, spans, accumulate, basis, batch_rows, add=Accumulators.__add__, stage="accumulate", first=first
-    )
-    for done, part in waves:
-        total += part
-        if checkpoint is not None:
-            checkpoint.save(basis, done, total)
-    return total, first
-
-
 def solve_model(
     basis: Basis,
     sums: Accumulators,
@@ -165,6 +138,45 @@ def solve_model(
         raise ConfigError("a model needs at least one row, and the sums are over none.")
     found = solve_spectrum(basis, sums, n_components, indefinite=indefinite, remove_zero_eig=remove_zero_eig)
     return NystroemModel(basis, sums, found.eigenvalues, found.weights, found.offset, found.certificate, feature_names)
+
+
+def plan_joining(
+    model: NystroemModel,
+    n_rows: int,
+    *,
+    memory_limit: int,
+    n_threads: int,
+    resident_bytes: int = 0,
+    is_run: bool = False,
+) -> NystroemPlan:
+    """How rows that join a model are read, however few they are; the parameters are those of `plan_nystroem`."""
+    return plan_nystroem(
+        n_rows,
+        model.n_features,
+        n_components=model.n_components,
+        # a search may have found fewer landmarks than components, the rest of which are zero
+        n_landmarks=max(model.basis.n_landmarks, model.n_components),
+        landmarks="given",
+        dtype=model.dtype,
+        memory_limit=memory_limit,
+        n_threads=n_threads,
+        resident_bytes=resident_bytes,
+        is_run=is_run,
+    )
+
+
+def sums_of_joining(
+    spans: Spans,
+    model: NystroemModel,
+    plan: NystroemPlan,
+    engine: Engine,
+    *,
+    names: Sequence[str] = (),
+    checkpoint: SumsCheckpoint | None = None,
+) -> tuple[Accumulators, int]:
+    """Sums over rows that join a model, which must be finite, and how many spans a checkpoint had done already."""
+    look(engine, spans, n_features=model.n_features, names=names, batch_rows=plan.batch_rows)
+    return accumulate_spans(spans, model.basis, plan.batch_rows, engine, checkpoint=checkpoint)
 
 
 def merge(
@@ -211,26 +223,6 @@ def merge(
         # of fits of very different size: see build_basis
         (basis, one), (_, two) = in_features(basis, one), in_features(b.basis, two)
     return solve_model(basis, one + two, asked, indefinite=indefinite, feature_names=a.feature_names)
-
-
-def refinement_start(
-    basis: Basis, sums: Accumulators, spans: Spans, engine: Engine, *, n_columns: int, batch_rows: int
-) -> Matrix:
-    """Approximate eigenvectors of all rows from which passes over K go on, shape (n_samples, ≤ n_columns), float64."""
-    values, weights, offset = leading_pairs(basis, sums, min(n_columns, basis.rank))
-    projection = Projection(basis, weights[:, values > 0], offset[values > 0])
-    return np.concatenate(list(training_scores(spans, projection, engine, batch_rows)))
-
-
-def training_scores(
-    spans: Spans, projection: Projection, engine: Engine, batch_rows: int, *, wave: int = WAVE
-) -> Iterator[Matrix]:
-    """Scores of each span in order, shape (n_rows, k), float64: a second pass over the rows."""
-    return map_spans(engine, spans, _scores, projection, batch_rows, stage="score", wave=wave)
-
-
-def _scores(span: Span, projection: Projection, batch_rows: int) -> Matrix:
-    return np.concatenate([projection(batch.rows) for batch in span.batches(batch_rows)])
 
 
 def _selection(model: NystroemModel, n_components: Components) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.disk import sync
 
-__all__ = ["digest_arrays", "read_record", "write_record"]
+__all__ = ["digest_arrays", "digest_json", "read_record", "write_record"]
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,11 @@ def read_record(place: Path, names: Sequence[str]) -> dict[str, Array] | None:
         logger.info("%s differs from its checksum: it is made again", place)
         return None
     return stored
+
+
+def digest_json(value: Any) -> str:
+    """SHA-256 of a JSON value, hexadecimal."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def digest_arrays(label: str, *arrays: Array) -> NDArray[np.uint8]:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.source import ArrayRows, RowsSpan, Span, gram_columns
+from scalable_kpca.tiling import WAVE
 
-__all__ = ["WAVE", "BlockSpan", "block_spans", "gram_spans", "map_spans", "reduce_spans"]
-
-WAVE = 32  # spans whose tasks run before the next ones are given out: what is waited for at its end is a thirtieth
+__all__ = ["BlockSpan", "block_spans", "gram_spans", "map_spans", "reduce_spans"]
 
 Value = TypeVar("Value")
 

@@ -110,6 +110,18 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
 # ---------------------------------------------------------------- added
 
 
+def test_a_model_with_fewer_landmarks_than_components_grows_too(tmp_path):
+    for day in (1, 2):
+        write_day(tmp_path / "base", day)
+    # three features: no more than three landmarks explain a linear kernel, and the fourth component is zero
+    run(tmp_path, kernel={"name": "linear"}, nystroem={"n_landmarks": N_LANDMARKS, "landmarks": "rpcholesky"})
+    update(tmp_path, str(write_day(tmp_path / "new", 3)))
+    model = load_model(in_force(tmp_path) / "model")
+    assert model.basis.n_landmarks == 3
+    assert model.n_samples == 3 * N_ROWS
+    assert model.eigenvalues[3] == 0.0 < model.eigenvalues[2]
+
+
 def test_thirty_days_added_one_by_one_are_all_at_once(base):
     for day in range(4, 31):
         assert update(base, str(write_day(base / "new", day))).status == "done"

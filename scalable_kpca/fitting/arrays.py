@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.approximate import training_scores
 from scalable_kpca.engine import Engine
 from scalable_kpca.landmarks import look
 from scalable_kpca.model import NystroemModel
-from scalable_kpca.source import ArrayRows, GramColumns, Rows, Span, row_spans
+from scalable_kpca.nystroem import Spans, training_scores
+from scalable_kpca.source import ArrayRows, GramColumns, Rows, row_spans
 from scalable_kpca.staging import is_dask, is_zarr, stage_rows
-from scalable_kpca.streaming import BlockSpan, block_spans, gram_spans
+from scalable_kpca.streaming import block_spans, gram_spans
 from scalable_kpca.tiling import rows_of_batch
 
-__all__ = ["Spans", "scores_of", "spans_of"]
+__all__ = ["scores_of", "spans_of"]
 
 Columns = NDArray[np.int64]
-Spans = Sequence[Span | BlockSpan]
 
 SCORE_ROWS = 8192  # of a task
 
@@ -80,5 +79,5 @@ def scores_of(X: Any, model: NystroemModel, engine: Engine, *, checked: bool) ->
     spans = spans_of(X, engine, None, SCORE_ROWS, columns=model.columns, square=False)
     if not checked:
         names = model.feature_names
-        look(engine, spans, n_features=width, sample_size=0, seed=0, names=names, batch_rows=batch_rows)
+        look(engine, spans, n_features=width, names=names, batch_rows=batch_rows)
     return np.concatenate(list(training_scores(spans, model.projection, engine, batch_rows)))

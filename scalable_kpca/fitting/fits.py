@@ -9,36 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.approximate import (
-    NystroemFit,
-    accumulate_spans,
-    fit_nystroem,
-    refinement_start,
-    solve_model,
-)
+from scalable_kpca.approximate import NystroemFit, fit_nystroem, plan_joining, solve_model, sums_of_joining
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.exact import ExactFit, fit_exact, open_gram
-from scalable_kpca.fitting.arrays import Spans, spans_of
+from scalable_kpca.fitting.arrays import spans_of
 from scalable_kpca.fitting.options import Options
 from scalable_kpca.kernels import Kernel, Precomputed
-from scalable_kpca.landmarks import (
-    Landmarks,
-    choose_columns,
-    choose_landmarks,
-    fetch_rows,
-    look,
-    sample_size,
-)
-from scalable_kpca.machine import disk_room
+from scalable_kpca.landmarks import Landmarks, choose_columns, fetch_rows, find_landmarks, look
+from scalable_kpca.machine import disk_room, resolve_memory_limit, resolve_threads
 from scalable_kpca.model import NystroemModel, in_memory
-from scalable_kpca.nystroem import trace_residual
+from scalable_kpca.nystroem import Spans, approximate_eigenvectors, relative_residual
 from scalable_kpca.planning import gram_fingerprint, plan
-from scalable_kpca.source import (
-    StoredRows,
-    check_landmark_block,
-    digest_rows,
-)
+from scalable_kpca.source import StoredRows, check_landmark_block, digest_rows
 from scalable_kpca.staging import stage_rows
 from scalable_kpca.tiling import NystroemPlan, Plan
 
@@ -135,18 +118,14 @@ class Fitting:
             )
         if options.max_passes:
             raise ConfigError("rows cannot be added to a fit that passes refine; set max_passes=None.")
-        chosen = self._plan_to_add(model)
-        spans = self._spans(chosen)
-        look(
-            self._engine,
-            spans,
-            n_features=model.n_features,
-            sample_size=0,
-            seed=0,
-            names=self._names,
-            batch_rows=chosen.batch_rows,
+        chosen = plan_joining(
+            model,
+            self._X.shape[0],
+            memory_limit=resolve_memory_limit(options.memory_limit),
+            n_threads=resolve_threads(options.n_jobs),
+            resident_bytes=self._resident_bytes,
         )
-        sums, _ = accumulate_spans(spans, model.basis, chosen.batch_rows, self._engine)
+        sums, _ = sums_of_joining(self._spans(chosen), model, chosen, self._engine, names=self._names)
         added = solve_model(
             model.basis,
             model.sums + sums,
@@ -155,8 +134,7 @@ class Fitting:
             remove_zero_eig=options.remove_zero_eig,
             feature_names=model.feature_names,
         )
-        residual = max(trace_residual(model.basis, sums), 0.0)
-        return Added(added, residual / sums.diagonal_sum if sums.diagonal_sum > 0 else 0.0)
+        return Added(added, relative_residual(model.basis, sums))
 
     def _plan(self, method: str, solver: str | None = None) -> Plan | NystroemPlan:
         options, (n_samples, n_features) = self._options, self._X.shape
@@ -183,26 +161,6 @@ class Fitting:
             disk_limit=disk_room(self._workdir, "gram-*.zarr") if options.gram == "auto" else None,
             resident_bytes=self._resident_bytes,
         )
-
-    def _plan_to_add(self, model: NystroemModel) -> NystroemPlan:
-        """The plan for rows that join a model, however few they are."""
-        options, (n_samples, n_features) = self._options, self._X.shape
-        chosen = plan(
-            n_samples,
-            n_features,
-            n_components=model.n_components,
-            method="nystroem",
-            kernel=options.kernel,
-            n_landmarks=max(model.basis.n_landmarks, model.n_components),
-            landmarks="given",
-            dtype=model.dtype,
-            memory_limit=options.memory_limit,
-            n_jobs=options.n_jobs,
-            resident_bytes=self._resident_bytes,
-        )
-        if not isinstance(chosen, NystroemPlan):
-            raise ConfigError("rows can be added to a Nyström model only.")
-        return chosen
 
     @property
     def _resident_bytes(self) -> int:
@@ -268,38 +226,24 @@ class Fitting:
         n_samples = self._X.shape[0]
         columns = choose_columns(options.landmarks, n_samples, chosen.n_landmarks, seed=options.seed)
         spans = self._spans(chosen, columns)
-        look(self._engine, spans, n_features=len(columns) + 1, sample_size=0, seed=0, batch_rows=chosen.batch_rows)
+        look(self._engine, spans, n_features=len(columns) + 1, batch_rows=chosen.batch_rows)
         rows = fetch_rows(self._engine, spans, columns, batch_rows=chosen.batch_rows)
         check_landmark_block(rows, columns)
         fit = self._fit_nystroem(chosen, spans, Precomputed(), Landmarks(rows, columns, "columns"))
         return replace(fit, model=replace(fit.model, columns=columns))
 
     def _nystroem(self, chosen: NystroemPlan, spans: Spans) -> NystroemFit:
-        options, engine = self._options, self._engine
-        method, wanted = options.landmark_method, chosen.n_landmarks
-        found = look(
-            engine,
+        options = self._options
+        landmarks, summary = find_landmarks(
+            self._engine,
             spans,
-            n_features=self._X.shape[1],
-            sample_size=sample_size(method, wanted),
+            chosen,
+            options.resolve_kernel,
             seed=options.seed,
             names=self._names,
-            batch_rows=chosen.batch_rows,
+            given=options.landmarks if chosen.landmarks == "given" else None,
         )
-        kernel = options.resolve_kernel(found.summary)
-        landmarks = choose_landmarks(
-            method,
-            found,
-            engine,
-            spans,
-            kernel,
-            n_landmarks=wanted,
-            seed=options.seed,
-            dtype=chosen.dtype,
-            batch_rows=chosen.batch_rows,
-            given=None if method != "given" else options.landmarks,
-        )
-        return self._fit_nystroem(chosen, spans, kernel, landmarks)
+        return self._fit_nystroem(chosen, spans, options.resolve_kernel(summary), landmarks)
 
     def _fit_nystroem(self, chosen: NystroemPlan, spans: Spans, kernel: Kernel, landmarks: Landmarks) -> NystroemFit:
         options = self._options
@@ -318,7 +262,7 @@ class Fitting:
     def _refined(self, fit: NystroemFit, spans: Spans, chosen: NystroemPlan) -> ExactFit:
         """The same components after passes over K, from the leading directions of the landmarks."""
         exact = self._exact_plan()
-        start = refinement_start(
+        start = approximate_eigenvectors(
             fit.model.basis,
             fit.model.sums,
             spans,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +14,15 @@ from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.landmarks.given import fetch_rows, given_rows
 from scalable_kpca.landmarks.rpcholesky import Pivots, block_of, choose_pivots
-from scalable_kpca.landmarks.sample import BATCH_ROWS, Look
-from scalable_kpca.source import Span
+from scalable_kpca.landmarks.sample import BATCH_ROWS, Look, look
+from scalable_kpca.source import RowSummary, Span
 from scalable_kpca.streaming import BlockSpan
+from scalable_kpca.tiling import KMEANS_ROWS, LANDMARK_METHODS, NystroemPlan
 
-__all__ = ["LANDMARK_METHODS", "Landmarks", "choose_landmarks", "sample_size"]
+__all__ = ["Landmarks", "choose_landmarks", "find_landmarks", "sample_size"]
 
 Block = NDArray[np.floating[Any]]
 Numbers = NDArray[np.int64]
-
-LANDMARK_METHODS = ("uniform", "kmeans++", "rpcholesky")  # and "given" by an array
-KMEANS_SHARE = 20  # rows of the sample for each landmark of k-means++
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +52,45 @@ class Landmarks:
 
 def sample_size(method: str, n_landmarks: int) -> int:
     """Rows that `look` must sample for `choose_landmarks`."""
-    return {"uniform": 1, "kmeans++": KMEANS_SHARE}.get(method, 0) * n_landmarks
+    return {"uniform": 1, "kmeans++": KMEANS_ROWS}.get(method, 0) * n_landmarks
+
+
+def find_landmarks(
+    engine: Engine,
+    spans: Sequence[Span | BlockSpan],
+    plan: NystroemPlan,
+    kernel_of: Callable[[RowSummary], Kernel],
+    *,
+    seed: int,
+    names: Sequence[str] = (),
+    given: ArrayLike | None = None,
+) -> tuple[Landmarks, RowSummary]:
+    """Landmarks by a plan, and what the first pass learned: `look` and `choose_landmarks`, one after the other.
+
+    Parameters
+    ----------
+    engine, spans, seed, given
+        See `choose_landmarks`.
+    plan : NystroemPlan
+        Method, number, dtype and batches.
+    kernel_of : callable
+        Kernel, given a summary of the rows.
+    names : sequence of str, optional
+        Column names for messages.
+    """
+    method, m, batch_rows = plan.landmarks, plan.n_landmarks, plan.batch_rows
+    found = look(
+        engine,
+        spans,
+        n_features=plan.n_features,
+        sample_size=sample_size(method, m),
+        seed=seed,
+        names=names,
+        batch_rows=batch_rows,
+    )
+    kernel, dtype = kernel_of(found.summary), plan.dtype
+    options = {"n_landmarks": m, "seed": seed, "batch_rows": batch_rows}
+    return choose_landmarks(method, found, engine, spans, kernel, given=given, dtype=dtype, **options), found.summary
 
 
 def choose_landmarks(

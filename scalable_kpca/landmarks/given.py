@@ -66,7 +66,14 @@ def given_rows(
     return rows, np.full(len(rows), -1, np.int64), 0
 
 
-def fetch_rows(engine: Engine, spans: Sequence[Span | BlockSpan], numbers: Numbers, *, batch_rows: int) -> Block:
+def fetch_rows(
+    engine: Engine,
+    spans: Sequence[Span | BlockSpan],
+    numbers: Numbers,
+    *,
+    batch_rows: int,
+    stage: str = "landmarks",
+) -> Block:
     """Rows by their numbers, in that order; one pass over the spans that have any of them.
 
     Parameters
@@ -79,6 +86,8 @@ def fetch_rows(engine: Engine, spans: Sequence[Span | BlockSpan], numbers: Numbe
         m ≥ 1 numbers of rows that there are, repeated ones included.
     batch_rows : int
         Rows that a task reads at a time.
+    stage : str
+        Name in progress events.
 
     Returns
     -------
@@ -94,7 +103,7 @@ def fetch_rows(engine: Engine, spans: Sequence[Span | BlockSpan], numbers: Numbe
         _pick,
         batch_rows,
         each=[shares[index] for index in some],
-        stage="landmarks",
+        stage=stage,
     )
     return np.concatenate(list(picked))[places]
 

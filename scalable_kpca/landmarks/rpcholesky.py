@@ -16,6 +16,7 @@ from scalable_kpca.kernels import Kernel, TileStrips, kernel_block
 from scalable_kpca.landmarks.residuals import Proposals, Step, floor_of, mixed, update_and_draw
 from scalable_kpca.source import Span
 from scalable_kpca.streaming import BlockSpan, map_spans
+from scalable_kpca.tiling import PIVOT_BYTES
 
 __all__ = ["MAX_PASSES", "Pivots", "block_of", "choose_pivots"]
 
@@ -25,7 +26,6 @@ Block = NDArray[np.floating[Any]]
 
 MAX_PASSES = 24
 SMALLEST_BLOCK = 32
-BLOCK_BYTES = 2 * 2**20  # of proposals that each task of a wave brings
 # kernel values outside are squared and inverted in float64 only
 FLOAT32_RANGE = (1e-12, 1e12)
 
@@ -145,7 +145,7 @@ def block_of(n_pivots: int, n_features: int) -> int:
     Kernel values for a pass cost far more than its proposals do, and the more proposals there are, the more of them are
     accepted before the residuals have to be made anew: half of the pivots take 3 to 10 passes, an eighth 9 to 16.
     """
-    room = BLOCK_BYTES // (8 * max(1, n_features))
+    room = PIVOT_BYTES // (8 * max(1, n_features))
     return max(SMALLEST_BLOCK, min(n_pivots // 2, room))
 
 

@@ -52,8 +52,8 @@ def look(
     spans: Sequence[Span | BlockSpan],
     *,
     n_features: int,
-    sample_size: int,
-    seed: int,
+    sample_size: int = 0,
+    seed: int = 0,
     names: Sequence[str] = (),
     batch_rows: int = BATCH_ROWS,
 ) -> Look:

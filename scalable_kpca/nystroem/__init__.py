@@ -4,8 +4,9 @@ from scalable_kpca.nystroem.accumulators import Accumulators, accumulate, in_fea
 from scalable_kpca.nystroem.basis import Basis, build_basis
 from scalable_kpca.nystroem.certificate import NystroemCertificate
 from scalable_kpca.nystroem.checkpoint import SumsCheckpoint
+from scalable_kpca.nystroem.passes import Spans, accumulate_spans, approximate_eigenvectors, training_scores
 from scalable_kpca.nystroem.projection import Projection
-from scalable_kpca.nystroem.spectrum import Spectrum, leading_pairs, solve_spectrum, trace_residual
+from scalable_kpca.nystroem.spectrum import Spectrum, relative_residual, solve_spectrum, trace_residual
 from scalable_kpca.nystroem.start import nystroem_block
 
 __all__ = [
@@ -13,13 +14,17 @@ __all__ = [
     "Basis",
     "NystroemCertificate",
     "Projection",
+    "Spans",
     "Spectrum",
     "SumsCheckpoint",
     "accumulate",
+    "accumulate_spans",
+    "approximate_eigenvectors",
     "build_basis",
     "in_features",
-    "leading_pairs",
     "nystroem_block",
+    "relative_residual",
     "solve_spectrum",
     "trace_residual",
+    "training_scores",
 ]

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Kernel, Precomputed, TileStrips, kernel_block
+from scalable_kpca.tiling import BLOCK_ROWS
 
-__all__ = ["BLOCK_ROWS", "Basis", "CrossBlocks", "build_basis"]
+__all__ = ["Basis", "CrossBlocks", "build_basis"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]
 
-BLOCK_ROWS = 1024  # of C at a time: they stay near the processor, and a sum over them in float32 is short
 # of the largest variance: predicted rounding of CᵀC, beyond which CP is accumulated instead
 DIRECT_GOOD = {"float32": 1e-5, "float64": 1e-12}
 

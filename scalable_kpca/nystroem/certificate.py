@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NystroemCertificate"]
+__all__ = ["NystroemCertificate", "left_out"]
 
 Vector = NDArray[np.float64]
+
+
+def left_out(residual: float, trace: float) -> float:
+    """Share of a trace that a residual is, not below 0; 0 of nothing."""
+    return max(residual, 0.0) / trace if trace > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +71,7 @@ class NystroemCertificate:
     @property
     def relative_residual(self) -> float:
         """tr(K − K̂) / tr K, not below 0: the share of K that the landmarks do not reach; 0 for K = 0."""
-        return max(self.trace_residual, 0.0) / self.trace if self.trace > 0 else 0.0
+        return left_out(self.trace_residual, self.trace)
 
     def to_json(self) -> dict[str, Any]:
         """Fields as JSON values."""

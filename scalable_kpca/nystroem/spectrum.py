@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import AccuracyWarning, InvalidInputError
 from scalable_kpca.nystroem.accumulators import Accumulators
-from scalable_kpca.nystroem.basis import BLOCK_ROWS, Basis
-from scalable_kpca.nystroem.certificate import NystroemCertificate
+from scalable_kpca.nystroem.basis import Basis
+from scalable_kpca.nystroem.certificate import NystroemCertificate, left_out
 from scalable_kpca.scale import zero_threshold
+from scalable_kpca.tiling import BLOCK_ROWS
 
-__all__ = ["Spectrum", "leading_pairs", "solve_spectrum", "trace_residual"]
+__all__ = ["Spectrum", "leading_pairs", "relative_residual", "solve_spectrum", "trace_residual"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -112,6 +113,11 @@ def trace_residual(basis: Basis, sums: Accumulators) -> float:
     n = sums.n_samples
     approximated = np.trace(within) + 2 * n * float(at_shift @ mean) + n * float(at_shift @ at_shift)
     return sums.diagonal_sum - float(approximated)
+
+
+def relative_residual(basis: Basis, sums: Accumulators) -> float:
+    """tr(K − K̂) / tr K over the rows of some sums, not below 0: the share that the landmarks do not reach."""
+    return left_out(trace_residual(basis, sums), sums.diagonal_sum)
 
 
 def _eigen(basis: Basis, sums: Accumulators) -> tuple[Vector, Matrix]:
@@ -244,6 +250,6 @@ def _in_words(basis: Basis, sums: Accumulators, residual: float, *, certified: b
         text = f"nothing is certified: kernel {basis.kernel.name!r} is not known to be positive semi-definite"
         dropped = f"{basis.negative_share:.2%} of the landmarks' spectrum was negative and was dropped"
         return f"{text}; {dropped}" if basis.negative_share > 0 else text
-    share = max(residual, 0.0) / sums.diagonal_sum if sums.diagonal_sum > 0 else 0.0
+    share = left_out(residual, sums.diagonal_sum)
     text = f"{basis.n_landmarks} landmarks of rank {basis.rank} leave {share:.3%} of the trace of K out"
     return f"{text}, less than separates the components" if complete else f"{text}; an approximation"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.nystroem.accumulators import Accumulators, accumulate
+from scalable_kpca.landmarks import fetch_rows
 from scalable_kpca.nystroem.basis import build_basis
-from scalable_kpca.nystroem.projection import Projection
-from scalable_kpca.nystroem.spectrum import leading_pairs
-from scalable_kpca.source import Rows, RowsSpan, row_spans
-from scalable_kpca.streaming import map_spans, reduce_spans
+from scalable_kpca.nystroem.passes import accumulate_spans, approximate_eigenvectors
+from scalable_kpca.source import Rows, row_spans
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["nystroem_block"]
@@ -37,7 +33,7 @@ def nystroem_block(
     tiling : Tiling
         Row blocks.
     engine : Engine
-        Where the two passes over the rows run.
+        Where the passes over the rows run.
     n_columns, n_landmarks : int
         Width of the block, at most; number of landmarks, at most n_samples.
     seed : int
@@ -57,34 +53,14 @@ def nystroem_block(
     ----------
     Williams and Seeger (2001), Using the Nyström method to speed up kernel machines.
     """
-    n = tiling.n_samples
-    spans = row_spans(rows, tiling.tile_rows)
+    n, t = tiling.n_samples, tiling.tile_rows
+    spans = row_spans(rows, t)
     chosen = np.sort(np.random.default_rng(seed).choice(n, min(n_landmarks, n), replace=False))
     try:
-        basis = build_basis(kernel, _read(rows, tiling, chosen), "float32", n_samples=n, indefinite="clip")
-        total = Accumulators.zero(basis)
-        for _, part in reduce_spans(
-            engine, spans, accumulate, basis, tiling.tile_rows, add=Accumulators.__add__, stage="start"
-        ):
-            total += part
-        values, weights, offset = leading_pairs(basis, total, n_columns)
+        landmarks = fetch_rows(engine, spans, chosen, batch_rows=t, stage="start")
+        basis = build_basis(kernel, landmarks, "float32", n_samples=n, indefinite="clip")
+        sums, _ = accumulate_spans(spans, basis, t, engine, stage="start")
+        block = approximate_eigenvectors(basis, sums, spans, engine, n_columns=n_columns, batch_rows=t, stage="start")
     except InvalidInputError:  # beyond float64: the pass over K says so itself if it matters
         return np.empty((n, 0))
-    projection = Projection(basis, weights[:, values > 0], offset[values > 0])
-    scores = map_spans(engine, spans, _scores, projection, tiling.tile_rows, stage="start")
-    block = np.concatenate(list(scores))
     return block if np.isfinite(np.linalg.norm(block, axis=0)).all() else np.empty((n, 0))
-
-
-def _read(rows: Rows, tiling: Tiling, chosen: NDArray[np.intp]) -> NDArray[np.floating[Any]]:
-    parts = []
-    for i in range(tiling.n_blocks):
-        block = tiling.block(i)
-        here = chosen[(chosen >= block.start) & (chosen < block.stop)] - block.start
-        if len(here):
-            parts.append(rows.read(block)[here])
-    return np.concatenate(parts)
-
-
-def _scores(span: RowsSpan, projection: Projection, batch_rows: int) -> Matrix:
-    return np.concatenate([projection(batch.rows) for batch in span.batches(batch_rows)])

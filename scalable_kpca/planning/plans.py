@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,6 +12,7 @@ from scalable_kpca.errors import MemoryLimitError
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.planning.calibration import machine_rates
+from scalable_kpca.records import digest_json
 from scalable_kpca.tiling import NystroemPlan, Plan, check_choice, nominal_rates, plan_exact, plan_nystroem
 
 __all__ = ["ALGORITHM_VERSION", "gram_fingerprint", "plan"]
@@ -176,4 +175,4 @@ def gram_fingerprint(rows: str, kernel: Kernel, plan: Plan) -> str:
         "tile_rows": plan.tile_rows,
         "algorithm": ALGORITHM_VERSION,
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return digest_json(identity)

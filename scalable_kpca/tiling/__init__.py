@@ -1,6 +1,14 @@
 """Integers and rates: tiles, tasks, bytes, passes and seconds of an exact fit, and the plan that chooses among them."""
 
-from scalable_kpca.tiling.choices import DENSE_LIMIT, GRAM_HOMES, SOLVERS, check_choice, check_components
+from scalable_kpca.tiling.choices import (
+    DENSE_LIMIT,
+    GRAM_HOMES,
+    LANDMARK_METHODS,
+    SOLVERS,
+    check_choice,
+    check_components,
+)
+from scalable_kpca.tiling.footprint import BLOCK_ROWS, KMEANS_ROWS, PIVOT_BYTES, WAVE
 from scalable_kpca.tiling.homes import Alternative
 from scalable_kpca.tiling.plan import Plan, plan_exact
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
@@ -17,14 +25,19 @@ from scalable_kpca.tiling.streams import plan_nystroem, rows_of_batch
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = [
+    "BLOCK_ROWS",
     "CERTIFIED_COLUMNS",
     "DENSE_LIMIT",
     "GRAM_HOMES",
+    "KMEANS_ROWS",
+    "LANDMARK_METHODS",
+    "PIVOT_BYTES",
     "PROBE_BYTES",
     "RANDOM_COLUMNS",
     "SOLVERS",
     "SQUARE_ARRAYS",
     "START_LANDMARKS",
+    "WAVE",
     "Alternative",
     "MachineRates",
     "NystroemPlan",

@@ -11,6 +11,7 @@ from scalable_kpca.errors import ConfigError, InvalidInputError
 __all__ = [
     "DENSE_LIMIT",
     "GRAM_HOMES",
+    "LANDMARK_METHODS",
     "SOLVERS",
     "check_choice",
     "check_choices",
@@ -21,6 +22,7 @@ __all__ = [
     "is_possible",
 ]
 
+LANDMARK_METHODS = ("uniform", "kmeans++", "rpcholesky")  # and "given" by an array
 GRAM_HOMES = ("zarr", "memory", "recompute")
 SOLVERS = ("dense", "arpack", "block_krylov", "power")
 

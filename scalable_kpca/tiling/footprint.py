@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from scalable_kpca.tiling.sizes import PROCESS_BYTES
 from scalable_kpca.tiling.stream_plan import NystroemPlan
 
-__all__ = ["BLOCK_ROWS", "WAVE", "Fixed", "score_bytes", "stream_bytes"]
+__all__ = ["BLOCK_ROWS", "KMEANS_ROWS", "PIVOT_BYTES", "WAVE", "Fixed", "score_bytes", "stream_bytes"]
 
-BLOCK_ROWS = 1024  # of C at a time, see nystroem.basis
-WAVE = 32  # tasks that are given out together, see streaming; of scores as few as two a thread
+BLOCK_ROWS = 1024  # of C at a time: they stay near the processor, and a sum over them in float32 is short
+# tasks that are given out together, of scores as few as two a thread: what is waited for at the end is a thirtieth
+WAVE = 32
 LABEL_BYTES = 64  # of a row's ids and what travels beside its scores
 KMEANS_ROWS = 20  # of the sample, for each landmark of k-means++
-PIVOT_BYTES = 2 * 2**20  # of rows that a task proposes as pivots, see landmarks.rpcholesky
+PIVOT_BYTES = 2 * 2**20  # of rows that each task of a wave proposes as pivots
 SQUARES = 8  # m × m arrays in float64 while an eigenproblem is solved, beside three that stay
 
 

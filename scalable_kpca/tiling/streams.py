@@ -7,7 +7,7 @@ from dataclasses import replace
 from dask.utils import format_bytes
 
 from scalable_kpca.errors import InvalidInputError, MemoryLimitError
-from scalable_kpca.tiling.choices import check_choice, check_components, check_whole, choose_dtype
+from scalable_kpca.tiling.choices import LANDMARK_METHODS, check_choice, check_components, check_whole, choose_dtype
 from scalable_kpca.tiling.costs import PROCESS_SECONDS
 from scalable_kpca.tiling.footprint import BLOCK_ROWS, WAVE, Fixed, score_bytes, stream_bytes
 from scalable_kpca.tiling.rates import MachineRates
@@ -79,7 +79,7 @@ def plan_nystroem(
     if landmarks == "given":
         m = n_landmarks  # repeated rows, or rows of another source
     check_choice("dtype", dtype, ("auto", "float64", "float32"))
-    check_choice("landmarks", landmarks, ("uniform", "kmeans++", "rpcholesky", "given"))
+    check_choice("landmarks", landmarks, (*LANDMARK_METHODS, "given"))
     components = check_components(n_components)
     k = components if isinstance(components, int) else 0
     if k > m:

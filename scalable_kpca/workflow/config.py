@@ -119,6 +119,11 @@ class ClusterConfig(_Section):
     address: str | None = Field(default=None, description="Of a running scheduler, for kind address.")
     wait: float = Field(default=30, gt=0, description="Seconds that kind address waits for a first worker.")
 
+    @property
+    def n_jobs(self) -> int | None:
+        """Threads that are asked for: one where tasks run one after another."""
+        return 1 if self.kind == "synchronous" else self.n_threads
+
 
 class BudgetConfig(_Section):
     """What the run may use."""

@@ -9,23 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from scalable_kpca.approximate import accumulate_spans
+from scalable_kpca.approximate import plan_joining, sums_of_joining
 from scalable_kpca.disk import sync
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import InvalidInputError, StorageError
-from scalable_kpca.landmarks import look
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.model import NystroemModel
-from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, trace_residual
+from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, relative_residual
 from scalable_kpca.source import Source
-from scalable_kpca.tiling import NystroemPlan, plan_nystroem
+from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.ledger import Partition
 from scalable_kpca.workflow.scoring import open_like
 
-__all__ = ["Contributions", "check_unchanged", "link_contributions", "n_threads_of"]
+__all__ = ["Contributions", "check_unchanged", "link_contributions"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +66,7 @@ class Contributions:
             return
         for index, part in fresh.items():
             sums = self._of_part(source, index, part, self._run.path / str(part.own))
-            residual = max(trace_residual(self._model.basis, sums), 0.0)
-            yield sums, replace(part, residual=residual / sums.diagonal_sum if sums.diagonal_sum > 0 else 0.0)
+            yield sums, replace(part, residual=relative_residual(self._model.basis, sums))
 
     def of_withdrawn(self, part: Partition) -> Accumulators:
         """Sums of a partition that is taken away: its own, or from its file where it came with the base run.
@@ -102,16 +100,12 @@ class Contributions:
 
     def plan(self, n_rows: int) -> NystroemPlan:
         """How so many rows are read: of a partition always in the same way, whatever came with it."""
-        config, model = self._config, self._model
-        return plan_nystroem(
+        config = self._config
+        return plan_joining(
+            self._model,
             n_rows,
-            model.n_features,
-            n_components=model.n_components,
-            n_landmarks=model.basis.n_landmarks,
-            landmarks="given",
-            dtype=model.dtype,
             memory_limit=resolve_memory_limit(config.budget.memory),
-            n_threads=n_threads_of(config),
+            n_threads=resolve_threads(config.cluster.n_jobs),
             is_run=True,
         )
 
@@ -125,18 +119,10 @@ class Contributions:
         chosen = self.plan(part.rows)
         spans = [span for span in source.spans(chosen.span_rows) if span.part == index]
         key = f"{part.fingerprint} {chosen.span_rows} {chosen.batch_rows} {file_states([part.path])}"
-        names = source.feature_names
-        look(
-            self._engine,
-            spans,
-            n_features=len(names),
-            sample_size=0,
-            seed=0,
-            names=names,
-            batch_rows=chosen.batch_rows,
-        )
         unfinished = SumsCheckpoint(self._run.path / "journal" / f"{part.fingerprint}.npz", key)
-        sums, resumed = accumulate_spans(spans, basis, chosen.batch_rows, self._engine, checkpoint=unfinished)
+        sums, resumed = sums_of_joining(
+            spans, self._model, chosen, self._engine, names=source.feature_names, checkpoint=unfinished
+        )
         check_unchanged(self._before, self._model, [part])
         self.resumed_spans += resumed
         kept.save(basis, len(spans), sums)
@@ -172,8 +158,3 @@ def link_contributions(before: RunDirectory, run: RunDirectory, parts: Sequence[
             shutil.copyfile(source, staging)
             staging.replace(destination)
             sync(destination.parent)
-
-
-def n_threads_of(config: Config) -> int:
-    """Threads that a configuration asks for."""
-    return resolve_threads(1 if config.cluster.kind == "synchronous" else config.cluster.n_threads)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel, resolve_kernel
 from scalable_kpca.planning import ALGORITHM_VERSION, gram_fingerprint
+from scalable_kpca.records import digest_json
 from scalable_kpca.source import RowSummary, Source
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.planned import is_refined, plan_start
 
-__all__ = ["AnyPlan", "Prepared", "run_fingerprint", "sha256"]
+__all__ = ["AnyPlan", "Prepared", "run_fingerprint"]
 
 AnyPlan = Plan | NystroemPlan
 
@@ -47,13 +46,20 @@ class Prepared:
     @property
     def rows_key(self) -> str:
         """Identity of the stored rows and of the labels that belong to them."""
-        return sha256([self.source_digest, self.exact_plan.tile_rows, self.source.dtype])
+        return digest_json([self.source_digest, self.exact_plan.tile_rows, self.source.dtype])
 
     @property
     def exact_plan(self) -> Plan:
         """The plan of a job that copies its rows."""
         if not isinstance(self.plan, Plan):
             raise ConfigError("a Nyström job reads its rows where they are.")
+        return self.plan
+
+    @property
+    def nystroem_plan(self) -> NystroemPlan:
+        """The plan of a job that reads its rows where they are."""
+        if not isinstance(self.plan, NystroemPlan):
+            raise ConfigError("an exact job copies its rows.")
         return self.plan
 
     def kernel(self, summary: RowSummary) -> Kernel:
@@ -85,7 +91,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
         "algorithm": ALGORITHM_VERSION,
         **(_exact_identity(config, plan) if isinstance(plan, Plan) else _nystroem_identity(plan)),
     }
-    return sha256(identity)
+    return digest_json(identity)
 
 
 def _exact_identity(config: Config, plan: Plan) -> dict[str, Any]:
@@ -101,8 +107,3 @@ def _exact_identity(config: Config, plan: Plan) -> dict[str, Any]:
 def _nystroem_identity(plan: NystroemPlan) -> dict[str, Any]:
     cut = [plan.span_rows, plan.batch_rows]
     return {"method": "nystroem", "landmarks": [plan.landmarks, plan.n_landmarks], "spans": cut}
-
-
-def sha256(identity: Any) -> str:
-    """SHA-256 of a JSON value, hexadecimal."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -56,7 +56,7 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         solver="block_krylov" if is_refined(config) else config.solver.name,
         gram=config.gram,
         memory_limit=config.budget.memory,
-        n_jobs=1 if config.cluster.kind == "synchronous" else config.cluster.n_threads,
+        n_jobs=config.cluster.n_jobs,
         tile_rows=config.tile_rows,
         directory=output.path,
         is_run=True,

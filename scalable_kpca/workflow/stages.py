@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from scalable_kpca.approximate import NystroemFit
-from scalable_kpca.engine import Engine, Listener, open_engine
+from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
 from scalable_kpca.source import open_source
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
+from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
@@ -153,15 +154,7 @@ def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None, star
         found = take_over(prepared, run)
         check_room(run, prepared.plan, prepared.source)
     write_json(run.path / "plan.json", prepared.plan.to_json())
-    cluster = prepared.config.cluster
-    with open_engine(
-        cluster.kind,
-        n_threads=prepared.plan.n_threads,
-        address=cluster.address,
-        n_workers=cluster.n_workers,
-        wait=cluster.wait,
-        listener=listener,
-    ) as engine:
+    with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener) as engine:
         if isinstance(prepared.plan, NystroemPlan):
             streamed = make_streamed(prepared, run, engine)
             write_streamed(prepared, run, streamed, engine, time.perf_counter() - started)

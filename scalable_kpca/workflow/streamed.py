@@ -7,21 +7,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.approximate import NystroemFit, accumulate_spans, fit_nystroem, refinement_start
+from scalable_kpca.approximate import NystroemFit, fit_nystroem
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.landmarks import Landmarks, choose_landmarks, look, sample_size
+from scalable_kpca.landmarks import Landmarks, find_landmarks
 from scalable_kpca.model import save_model
-from scalable_kpca.nystroem import SumsCheckpoint, build_basis
-from scalable_kpca.records import digest_arrays, read_record, write_record
+from scalable_kpca.nystroem import SumsCheckpoint, accumulate_spans, approximate_eigenvectors, build_basis
+from scalable_kpca.records import digest_arrays, digest_json, read_record, write_record
 from scalable_kpca.report import metrics
 from scalable_kpca.source import Rows, RowSummary, row_spans
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.checks import check_scores_room
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.files import file_states, remove_tree, write_json
-from scalable_kpca.workflow.identity import Prepared, sha256
+from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
@@ -43,10 +42,10 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     InvalidInputError
         When an entry is not finite, or the source is not what was prepared.
     """
-    config, plan = prepared.config, _plan_of(prepared)
+    config, plan = prepared.config, prepared.nystroem_plan
     check_scores_room(run.path, plan)
     spans = prepared.source.spans(plan.span_rows)
-    key = sha256([prepared.fingerprint, file_states(part.path for part in prepared.source.parts)])
+    key = digest_json([prepared.fingerprint, file_states(part.path for part in prepared.source.parts)])
     with unchanged_source(prepared):
         landmarks, summary = _choose(prepared, run, engine, plan, key)
         return fit_nystroem(
@@ -64,7 +63,7 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
 
 def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engine: Engine, seconds: float) -> None:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
-    plan, source, model = _plan_of(prepared), prepared.source, fit.model
+    plan, source, model = prepared.nystroem_plan, prepared.source, fit.model
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
@@ -108,30 +107,10 @@ def _choose(
         method = config.nystroem.landmarks
         landmarks = Landmarks(stored["rows"], stored["numbers"], method, int(n_passes), note)
         return landmarks, RowSummary(int(n_samples), int(n_features), variance)
-    wanted, m = config.nystroem, plan.n_landmarks
-    spans, n_features = source.spans(plan.span_rows), len(source.feature_names)
-    found = look(
-        engine,
-        spans,
-        n_features=n_features,
-        sample_size=sample_size(wanted.landmarks, m),
-        seed=config.seed,
-        names=source.feature_names,
-        batch_rows=plan.batch_rows,
+    spans = source.spans(plan.span_rows)
+    landmarks, summary = find_landmarks(
+        engine, spans, plan, prepared.kernel, seed=config.seed, names=source.feature_names
     )
-    kernel = prepared.kernel(found.summary)
-    landmarks = choose_landmarks(
-        wanted.landmarks,
-        found,
-        engine,
-        spans,
-        kernel,
-        n_landmarks=m,
-        seed=config.seed,
-        dtype=plan.dtype,
-        batch_rows=plan.batch_rows,
-    )
-    summary = found.summary
     _record(place, key, landmarks, summary)
     return landmarks, summary
 
@@ -141,28 +120,12 @@ def start_for_run(prepared: Prepared, rows: Rows, kernel: Kernel, engine: Engine
     config, exact = prepared.config, prepared.exact_plan
     chosen = plan_start(config, exact)
     spans = row_spans(rows, chosen.span_rows)
-    found = look(
-        engine,
-        spans,
-        n_features=rows.n_features,
-        sample_size=sample_size(chosen.landmarks, chosen.n_landmarks),
-        seed=config.seed,
-        batch_rows=chosen.batch_rows,
-    )
-    landmarks = choose_landmarks(
-        chosen.landmarks,
-        found,
-        engine,
-        spans,
-        kernel,
-        n_landmarks=chosen.n_landmarks,
-        seed=config.seed,
-        dtype=chosen.dtype,
-        batch_rows=chosen.batch_rows,
-    )
+    landmarks, _ = find_landmarks(engine, spans, chosen, lambda _: kernel, seed=config.seed)
     basis = build_basis(kernel, landmarks.rows, chosen.dtype, n_samples=rows.n_samples, indefinite=config.indefinite)
     sums, _ = accumulate_spans(spans, basis, chosen.batch_rows, engine)
-    return refinement_start(basis, sums, spans, engine, n_columns=exact.block_columns, batch_rows=chosen.batch_rows)
+    return approximate_eigenvectors(
+        basis, sums, spans, engine, n_columns=exact.block_columns, batch_rows=chosen.batch_rows
+    )
 
 
 def _record(place: Path, key: NDArray[np.uint8], landmarks: Landmarks, summary: RowSummary) -> None:
@@ -177,9 +140,3 @@ def _record(place: Path, key: NDArray[np.uint8], landmarks: Landmarks, summary: 
             "note": np.frombuffer(landmarks.note.encode(), np.uint8),
         },
     )
-
-
-def _plan_of(prepared: Prepared) -> NystroemPlan:
-    if not isinstance(prepared.plan, NystroemPlan):
-        raise ConfigError("an exact job copies its rows.")
-    return prepared.plan

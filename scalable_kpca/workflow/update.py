@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Literal
 
 from scalable_kpca.approximate import solve_model
-from scalable_kpca.engine import Engine, Listener, open_engine
+from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError, storage_errors
+from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import NystroemModel, load_model, save_model
 from scalable_kpca.nystroem import Accumulators
 from scalable_kpca.planning import ALGORITHM_VERSION
+from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import Source
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.config import Config, override_config
-from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions, n_threads_of
+from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
+from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import read_json, remove_tree, write_json
-from scalable_kpca.workflow.identity import sha256
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.lock import output_lock, sweep
@@ -184,7 +186,7 @@ def _fresh(source: Source, ledger: Ledger, withdrawn: Sequence[Partition]) -> di
 
 def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
     config = before.config
-    return sha256(
+    return digest_json(
         {
             "update": before.model.basis.digest,
             "base": before.ledger.base,
@@ -206,15 +208,8 @@ def _make(
     started: float,
 ) -> None:
     """Every result of a version that is not committed; what an earlier attempt left is replaced or gone on with."""
-    config, cluster = before.config, before.config.cluster
-    with open_engine(
-        cluster.kind,
-        n_threads=n_threads_of(config),
-        address=cluster.address,
-        n_workers=cluster.n_workers,
-        wait=cluster.wait,
-        listener=listener,
-    ) as engine:
+    config = before.config
+    with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
         sums, added = before.model.sums, []
         for part in withdrawn:
