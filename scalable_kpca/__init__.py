@@ -1,7 +1,7 @@
 """Exact, certified, resumable kernel PCA for data whose Gram matrix fits nowhere.
 
 `KernelPCA` stands in for scikit-learn's; `plan` says what a fit would cost; `load_model` and `project` use a saved
-model; the command line is ``skpca``.
+model; `eigenvalue_table`, `compare_with_pca` and `select_gamma` say how good one is; the command line is ``skpca``.
 """
 
 from importlib import import_module
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from scalable_kpca.kernels import kernel_array
     from scalable_kpca.model import Model, load_model
     from scalable_kpca.planning import plan
+    from scalable_kpca.quality import compare_with_pca, eigenvalue_table, select_gamma
     from scalable_kpca.transform import project
 
 __version__ = "0.1.0"
@@ -23,11 +24,14 @@ __all__ = [
     "KernelPCAError",
     "Model",
     "__version__",
+    "compare_with_pca",
+    "eigenvalue_table",
     "kernel_array",
     "load_model",
     "merge",
     "plan",
     "project",
+    "select_gamma",
 ]
 
 # names are imported when they are first used, so that `skpca --help` does not wait for numpy, dask and scikit-learn
@@ -35,11 +39,14 @@ _HOMES = {
     "KernelPCA": "estimators",
     "KernelPCAError": "errors",
     "Model": "model",
+    "compare_with_pca": "quality",
+    "eigenvalue_table": "quality",
     "kernel_array": "kernels",
     "load_model": "model",
     "merge": "approximate",
     "plan": "planning",
     "project": "transform",
+    "select_gamma": "quality",
 }
 
 

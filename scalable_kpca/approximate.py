@@ -20,6 +20,7 @@ from scalable_kpca.nystroem import (
     in_features,
     solve_spectrum,
 )
+from scalable_kpca.source import is_sparse, row_width
 from scalable_kpca.tiling import NystroemPlan, check_choice, plan_nystroem
 
 __all__ = [
@@ -150,9 +151,10 @@ def plan_joining(
     is_run: bool = False,
 ) -> NystroemPlan:
     """How rows that join a model are read, however few they are; the parameters are those of `plan_nystroem`."""
+    landmarks = model.basis.landmarks
     return plan_nystroem(
         n_rows,
-        model.n_features,
+        row_width(landmarks) if is_sparse(landmarks) else model.n_features,
         n_components=model.n_components,
         # a search may have found fewer landmarks than components, the rest of which are zero
         n_landmarks=max(model.basis.n_landmarks, model.n_components),

@@ -13,6 +13,8 @@ __all__ = ["Centering"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
+CACHED_ROWS = 64  # of a matrix of a few thousand columns
+
 
 @dataclass(frozen=True, eq=False)
 class Centering:
@@ -35,11 +37,21 @@ class Centering:
         row_means = row_sums / len(row_sums)
         return cls(row_means, float(row_means.mean()))
 
-    def centre(self, K: NDArray[np.floating[Any]]) -> Matrix:
-        """K̃ = K − κ1ᵀ − 1κᵀ + k̄11ᵀ of the whole training matrix, shape (n_samples, n_samples). [seed 000 eq 14]"""
-        centred = K.astype(np.float64)
-        centred -= self.row_means[:, None]
-        centred -= self.row_means[None, :] - self.grand_mean
+    def centre(self, K: NDArray[np.floating[Any]], *, overwrites: bool = False) -> Matrix:
+        """K̃ = K − κ1ᵀ − 1κᵀ + k̄11ᵀ of the whole training matrix, shape (n_samples, n_samples). [seed 000 eq 14]
+
+        Parameters
+        ----------
+        K : ndarray of shape (n_samples, n_samples), float64 or float32
+        overwrites : bool
+            Whether the result may take the place of K, as it does in float64: fresh memory takes longer than centring.
+        """
+        centred: Matrix = np.asarray(K, np.float64) if overwrites else np.empty(K.shape)  # float64 is K itself
+        offsets = self.row_means - self.grand_mean
+        for start in range(0, len(K), CACHED_ROWS):  # once through memory
+            rows = slice(start, start + CACHED_ROWS)
+            np.subtract(K[rows], self.row_means[rows, None], out=centred[rows])
+            centred[rows] -= offsets
         return centred
 
     def centre_new(self, K_new: NDArray[np.floating[Any]]) -> Matrix:

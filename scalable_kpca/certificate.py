@@ -133,7 +133,7 @@ def certificate_of(
 
 def _residual_norms(operator: CenteredGram, eigenvalues: Vector, eigenvectors: Matrix) -> Vector:
     """‖K̃v − λv‖ of each column: a pass for each batch of columns, and no second copy of all vectors."""
-    norms = []
+    norms = [np.empty(0)]
     for start in range(0, len(eigenvalues), CERTIFIED_COLUMNS):
         columns = slice(start, start + CERTIFIED_COLUMNS)
         residuals = operator.matmat(eigenvectors[:, columns])

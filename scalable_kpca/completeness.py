@@ -153,11 +153,19 @@ def examine(
     -------
     Verdict
     """
-    k, smallest, rounding = len(eigenvalues), float(eigenvalues[-1]), result.rounding + scale.rounding
+    k, rounding = len(eigenvalues), result.rounding + scale.rounding
+    # without components the claim is that all eigenvalues are zero
+    largest, smallest = (float(eigenvalues[0]), float(eigenvalues[-1])) if k else (0.0, 0.0)
     uncertain = float(np.linalg.norm(bounds)) + 2 * rounding
-    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(float(eigenvalues[0]))) + uncertain
+    level = max(smallest * (1 + RESOLUTION), scale.zero_threshold(largest)) + uncertain
     if result.is_whole_spectrum:
         return Verdict(True, smallest, 0.0, "the whole spectrum was computed", level)
+    if result.bound_of_others is not None:
+        # pairs that the solver has beside those returned, as when zeros are dropped
+        others = max([result.bound_of_others, *result.eigenvalues[k : k + 1].tolist()])
+        if others <= level:
+            how = f"{result.proof} another eigenvalue above {others:.6g}"
+            return Verdict(True, others, 0.0, how, level)
     found = _found(eigenvalues, bounds, scale, result)
     proven = found.proven_bound(k)
     if proven <= level:

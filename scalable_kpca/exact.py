@@ -120,7 +120,7 @@ def fit_exact(
         Number of components; fraction of the total variance to reach; None for all that are not zero.
     tol : float, optional
         Relative residual at which block Krylov and power accept a pair: 1e-6 with float32 tiles, 1e-9 with float64 by
-        default; ARPACK's tolerance, 0 by default.
+        default, which 0 stands for too; ARPACK's tolerance, 0 by default: machine precision.
     seed, max_passes : int
         Of the iterative solver.
     indefinite : {"error", "clip"}
@@ -248,10 +248,13 @@ def _selection(model: Model, n_components: int | float | None) -> str:
 def _warn_of_few_digits(model: Model, result: EigenResult, scale: GramScale) -> None:
     """Warn when K̃ is so small beside K that the rounding of K shows in the eigenvalues, or has swallowed them."""
     largest, n = float(result.eigenvalues[0]), scale.n_samples
+    # what is negative beyond any rounding was dropped on request, and is 0 by that
+    bounds = model.certificate.eigenvalue_bounds
+    bounds = bounds[result.eigenvalues[: len(bounds)] > -FEW_DIGITS * largest]
     # independent errors of the entries have a norm of about √n times their size
-    uncertain = float(model.certificate.eigenvalue_bounds.max()) + scale.entry_error * n**0.5
+    uncertain = float(bounds.max(initial=0.0)) + scale.entry_error * n**0.5
     noise = ZERO_ROUNDING * (n * _eps("float64") * scale.max_diagonal + result.rounding)
-    if uncertain <= FEW_DIGITS * largest or (model.eigenvalues[0] == 0 and largest <= noise):
+    if uncertain <= FEW_DIGITS * largest or (not model.eigenvalues.any() and largest <= noise):
         return  # constant rows have eigenvalues of the size of the products' own rounding
     advice = "set dtype='float64'" if scale.dtype == "float32" else "use a larger gamma or standardize the features"
     warnings.warn(
@@ -274,17 +277,20 @@ def _refuse_indefinite(
     """Raise when K̃ has an eigenvalue that is negative beyond rounding; a Ritz value is never below the lowest."""
     values = result.eigenvalues if result.ritz_values is None else result.ritz_values
     lowest = float(values[-1])
+    threshold = max(threshold, kernel.noise * float(result.eigenvalues[0]))
     if not result.is_whole_spectrum:
         # what is found with products is their rounding at the least; that of t terms grows like √t
         narrow = np.sqrt(plan.tile_rows) * _eps("float32") * scale.gram_norm
         threshold = max(threshold, scale.rounding, narrow if plan.product_dtype == "float32" else 0.0)
     # none is below −‖K̃‖_F: where that is zero to rounding there is nothing to look for, and ARPACK cannot start (−9)
-    if lowest >= -threshold and not result.is_whole_spectrum and scale.squared_norm**0.5 > threshold:
+    if result.lowest is not None:
+        lowest = min(lowest, result.lowest)
+    elif not result.is_whole_spectrum and scale.squared_norm**0.5 > threshold:
         lowest = lowest_eigenvalue(operator, seed=seed)
     if lowest < -threshold:
         raise InvalidInputError(
             f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
-            f'{lowest:.6g}, the largest {result.eigenvalues[0]:.6g}; set indefinite="clip" to drop the negative part, '
+            f'{lowest:.3g}, the largest {result.eigenvalues[0]:.3g}; set indefinite="clip" to drop the negative part, '
             "or choose another kernel or other parameters."
         )
 
@@ -300,6 +306,6 @@ def _count(
     non_zero = int((eigenvalues > threshold).sum())
     if isinstance(n_components, float):
         reached = np.cumsum(eigenvalues[:non_zero]) >= n_components * total_variance
-        return int(np.argmax(reached)) + 1 if reached.any() else max(1, non_zero)
+        return int(np.argmax(reached)) + 1 if reached.any() else max(0 if drop_zeros else 1, non_zero)
     wanted = len(eigenvalues) if n_components is None else min(n_components, len(eigenvalues))
-    return max(1, min(wanted, non_zero)) if drop_zeros else wanted
+    return min(wanted, non_zero) if drop_zeros else wanted

@@ -119,4 +119,4 @@ class CenteredGram(LinearOperator):  # type: ignore[misc]
             # a replayed pass has left no tiles in this process; it is not counted twice
             self._pass(np.empty((self.shape[0], 0)))
         self.n_passes += 1
-        return centering.centre(self._gram.to_array())
+        return centering.centre(self._gram.to_array(), overwrites=True)

@@ -124,7 +124,7 @@ def summary_lines(fit: ExactFit | NystroemFit, seconds: float) -> list[str]:
     return [
         f"exact {_what(model)}: {fit.selection}",
         f"{_values(model)}; they explain {certificate.explained_variance_ratio.sum():.2%} of the variance",
-        f"residual norms ≤ {certificate.residual_norms.max():.2g}; {proven}: {certificate.completeness}",
+        f"residual norms ≤ {certificate.residual_norms.max(initial=0.0):.2g}; {proven}: {certificate.completeness}",
         f"{counts.computed} tiles computed ({counts.repaired} repaired), {counts.read} found, {model.n_passes} passes "
         f"with {model.solver}, {seconds:.1f} s",
     ]
@@ -152,5 +152,7 @@ def _what(model: AnyModel) -> str:
 
 
 def _values(model: AnyModel) -> str:
+    if model.n_components == 0:
+        return "no eigenvalue that is not zero"
     values = ", ".join(f"{value:.6g}" for value in model.eigenvalues[:5])
     return f"eigenvalues {values}" + (", …" if model.n_components > 5 else "")

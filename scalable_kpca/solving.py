@@ -79,7 +79,8 @@ class Solve:
     n_components : int, float or None
         Number of components; fraction of the total variance to reach; None for all.
     tol : float, optional
-        Relative residual at which blocks accept a pair, 1e-6 with float32 tiles, 1e-9 with float64; ARPACK's tolerance.
+        Relative residual at which blocks accept a pair; None and 0 are 1e-6 with float32 tiles, 1e-9 with float64. For
+        ARPACK its tolerance, both are machine precision.
     max_passes : int, optional
         Limit on passes of each solver; `MAX_PASSES` for blocks and `ARPACK_PASSES` when it is not given.
     seed : int
@@ -179,8 +180,8 @@ class Solve:
     def _probe_passes(self, result: EigenResult) -> int:
         """Most passes of a probe: a share of the solve's, more where they are cheap, and no more than memory holds."""
         plan = self._plan
-        if result.is_whole_spectrum:
-            return 0
+        if plan.solver == "dense" or result.is_whole_spectrum:
+            return 0  # the solver has its proof
         vectors = result.eigenvectors if result.ritz_vectors is None else result.ritz_vectors
         room = plan.max_basis + PROBE_BYTES // (16 * plan.n_samples) - int(vectors.shape[1])
         share = SMALL_PROBE if plan.n_samples <= SMALL_SAMPLES else max(2, int(PROBE_SHARE * result.n_passes))
@@ -191,9 +192,15 @@ class Solve:
         if plan.solver == "block_krylov":
             return self._by_blocks(self._start_block())
         if plan.solver == "dense":
-            # all eigenvalues when their number or sign is to be decided from them
-            counted = isinstance(self._n_components, int) and self._kernel.positive_semidefinite
-            return solve_dense(operator, plan.n_components if counted else None)
+            return solve_dense(
+                operator,
+                # all where their number is to be decided from them
+                plan.n_components if isinstance(self._n_components, int) else None,
+                n_threads=plan.n_threads,
+                floor=self._measure().rounding,
+                seed=self._seed,
+                looks_below=not self._kernel.positive_semidefinite,
+            )
         if plan.solver == "power":
             return solve_power(
                 operator,
@@ -245,7 +252,8 @@ class Solve:
 
     def _block_tol(self) -> float:
         default = 1e-6 if self._plan.dtype == "float32" else 1e-9
-        return default if self._tol is None or self._plan.solver == "arpack" else self._tol
+        # 0 is scikit-learn's word for the default
+        return default if not self._tol or self._plan.solver == "arpack" else self._tol
 
     def _wanted(self, values: Vector, residuals: Vector) -> int | None:
         """How many pairs are wanted, given Ritz values and residuals: a number, or what reaches the share."""
@@ -289,7 +297,7 @@ def _attempt(solve: Callable[[], EigenResult]) -> tuple[EigenResult, str | None]
 
 def _is_same(values: Vector, settled: Settled, verdict: Verdict) -> bool:
     """Whether another solve found no larger eigenvalue in any place."""
-    uncertain = verdict.level - settled.eigenvalues[-1]
+    uncertain = verdict.level - settled.eigenvalues[-1:].sum()
     return len(values) == len(settled.eigenvalues) and bool((values <= settled.eigenvalues + uncertain).all())
 
 

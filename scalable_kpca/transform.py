@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import TileStrips
 from scalable_kpca.model import AnyModel, Model, NystroemModel
-from scalable_kpca.source import FiniteCheck, check_width
+from scalable_kpca.source import FiniteCheck, NoRows, as_csr, check_width, is_sparse
 from scalable_kpca.tiling import Tiling
 
-__all__ = ["project", "project_lazily", "projector"]
+__all__ = ["exact_scores", "new_rows_check", "project", "project_lazily", "projector"]
 
 Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
 def projector(model: AnyModel) -> Callable[[NDArray[Any]], Matrix]:
@@ -27,10 +28,19 @@ def projector(model: AnyModel) -> Callable[[NDArray[Any]], Matrix]:
     Cost a row: n_samples kernel values for an exact model, n_landmarks for a Nyström one, and 2k flops for each. Memory
     beside the model: one strip of kernel values and, exact, one block of training rows.
     """
-    scores = model.scores if isinstance(model, NystroemModel) else _exact_scores(model)
+    check = new_rows_check(model)
+    if isinstance(model, NystroemModel):
+        of_landmarks = model.scores
+        return lambda rows: of_landmarks(check(rows))
+    of_rows = exact_scores(model)
+    return lambda rows: of_rows(check(rows))[0]
 
-    def checked(rows: NDArray[Any]) -> Matrix:
-        rows = np.asarray(rows)
+
+def new_rows_check(model: AnyModel) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Function that gives rows back, or refuses rows that a model cannot take with an InvalidInputError."""
+
+    def checked(rows: NDArray[Any]) -> NDArray[Any]:
+        rows = as_csr(rows) if is_sparse(rows) else np.asarray(rows)
         if rows.ndim != 2:
             raise InvalidInputError(
                 f"rows have shape {rows.shape}; a matrix of new rows × {model.n_features} features is needed."
@@ -39,27 +49,35 @@ def projector(model: AnyModel) -> Callable[[NDArray[Any]], Matrix]:
         finite = FiniteCheck(model.feature_names)
         finite.add(rows)
         finite.raise_if_any()
-        return scores(rows)
+        return rows
 
     return checked
 
 
-def _exact_scores(model: Model) -> Callable[[NDArray[Any]], Matrix]:
+def exact_scores(model: Model) -> Callable[[NDArray[Any]], tuple[Matrix, Vector]]:
+    """Function from checked rows (b, n_features) to scores (b, k) and means κ(t) (b,), from the same kernel values."""
     coefficients = model.dual_coefficients
     # a column of ones beside the coefficients makes the means κ(t) in the same product
     weights = np.column_stack([coefficients, np.ones(model.n_samples)])
     tiling = Tiling(model.n_samples, model.tile_rows)
 
-    def scores(rows: NDArray[Any]) -> Matrix:
+    def products(rows: NDArray[Any]) -> Matrix:
+        if isinstance(model.rows, NoRows):  # what is given are kernel values
+            return np.asarray(rows.astype(np.float64) @ weights)
         rows = rows.astype(np.float64)
-        product = np.zeros((len(rows), weights.shape[1]))
+        product = np.zeros((rows.shape[0], weights.shape[1]))
         for j in range(tiling.n_blocks):
             columns = model.rows.read(tiling.block(j)).astype(np.float64)
             for start, strip in TileStrips(model.kernel, rows, columns):
                 product[start : start + len(strip)] += strip @ weights[tiling.block(j)]
-        centred = model.centering.project(product[:, :-1], product[:, -1] / tiling.n_samples, coefficients)
+        return product
+
+    def scores(rows: NDArray[Any]) -> tuple[Matrix, Vector]:
+        product = products(rows)
+        means = product[:, -1] / tiling.n_samples
+        centred = model.centering.project(product[:, :-1], means, coefficients)
         centred[:, model.eigenvalues == 0] = 0.0
-        return centred
+        return centred, means
 
     return scores
 

@@ -152,7 +152,8 @@ def test_more_passes_take_more_time_by_their_width():
         ({"solver": "power"}, 15),
         ({"solver": "arpack", "n_components": 1}, 41),
         ({"solver": "arpack", "n_components": 100}, 240),
-        ({"solver": "dense"}, 3),
+        ({"solver": "dense"}, 2),  # few pairs of a matrix that is formed: their residuals are known from it
+        ({"solver": "dense", "n_samples": 399}, 3),
         ({"solver": "dense", "n_components": 0, "n_samples": 640}, 12),
     ],
 )
@@ -164,7 +165,8 @@ def test_solvers_take_time_beside_their_passes():
     lapack = replace(FREE, lapack=1e-9)
     whole, part = (solver_seconds(job(1000, 64, k, solver="dense"), lapack) for k in (0, 10))
     assert whole == pytest.approx(1)
-    assert part == pytest.approx(0.406)
+    assert part == pytest.approx(0.1)
+    assert solver_seconds(job(1000, 64, 26, solver="dense"), lapack) == pytest.approx(0.4156)  # LAPACK again
     steps = replace(FREE, orthogonalise=1e-9)
     # five steps, whose bases have one to five blocks of 22 columns
     assert solver_seconds(job(), steps) == pytest.approx(40_000 * 22 * 22 * 15 * 1e-9)

@@ -213,16 +213,16 @@ def test_directory_without_a_model_is_refused(tmp_path, copy):
     assert "model.json" in str(refusal(copy))
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, "3", None])
+@pytest.mark.parametrize("version", [0, 1, 3, "4", None])
 def test_other_format_version_is_refused_with_both_numbers(copy, version):
     edited(copy, format_version=version)
     error = refusal(copy)
-    assert f"model format {version!r}; this version reads 3" in str(error)
+    assert f"model format {version!r}; this version reads 4" in str(error)
 
 
 FIELDS = [
     *("kernel", "n_samples", "n_features", "rows_dtype", "tile_rows", "dtype", "grand_mean", "certificate"),
-    *("solver", "n_passes", "feature_names", "method"),
+    *("rows", "solver", "n_passes", "feature_names", "method"),
 ]
 
 
@@ -248,6 +248,9 @@ def test_missing_field_is_refused(copy, field):
         {"tile_rows": 0},
         {"tile_rows": "sixteen"},
         {"grand_mean": float("nan")},
+        {"rows": "csr"},
+        {"rows": "none"},
+        {"rows": "some"},
         {"certificate": {}},
     ],
     ids=lambda changes: "-".join(f"{key}={value}" for key, value in changes.items()),

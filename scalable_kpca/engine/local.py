@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import dask.core
 import dask.local
 import dask.threaded
 
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
 
 __all__ = ["LocalEngine"]
+
+LONGEST_CHAIN = 8  # entries of a graph: a pass over one tile has six
 
 
 class LocalEngine(Engine):
@@ -30,8 +33,8 @@ class LocalEngine(Engine):
 
     def __init__(self, n_threads: int, listener: Listener | None = None) -> None:
         super().__init__(listener)
-        self._pool = ThreadPoolExecutor(n_threads) if n_threads else None
         self._n_threads = n_threads
+        self._pool: ThreadPoolExecutor | None = None  # until there are tasks that can run beside one another
 
     def run(
         self,
@@ -46,14 +49,28 @@ class LocalEngine(Engine):
         finished = self._counting(stage, weights, progress)
         callbacks = [(None, None, None, lambda key, *_: finished(key), None)]
         wanted = [*outputs, *keep]
-        if self._pool is None:
+        if not self._n_threads or _is_chain(graph):
             values = dask.local.get_sync(graph, wanted, callbacks=callbacks)
         else:
-            values = dask.threaded.get(graph, wanted, pool=self._pool, num_workers=self._n_threads, callbacks=callbacks)
+            pool = self._threads()
+            values = dask.threaded.get(graph, wanted, pool=pool, num_workers=self._n_threads, callbacks=callbacks)
         finished.rest()
         return list(values[: len(outputs)]), list(values[len(outputs) :])
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._n_threads)
+        return self._pool
 
     def close(self) -> None:
         """Stop the threads."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+
+def _is_chain(graph: Graph) -> bool:
+    """Whether a small graph has one task that waits for no other: then there is next to nothing to share."""
+    if len(graph) > LONGEST_CHAIN:
+        return False
+    tasks = {key for key, value in graph.items() if dask.core.istask(value)}
+    return sum(tasks.isdisjoint(dask.core.get_dependencies(graph, key)) for key in tasks) <= 1

@@ -13,12 +13,12 @@ from scalable_kpca.engine import Engine
 from scalable_kpca.landmarks import look
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.nystroem import Spans, training_scores
-from scalable_kpca.source import ArrayRows, GramColumns, Rows, row_spans
-from scalable_kpca.staging import is_dask, is_zarr, stage_rows
+from scalable_kpca.source import ArrayRows, GramColumns, Rows, SparseRows, as_csr, is_sparse, row_spans, row_width
+from scalable_kpca.staging import is_dask, is_zarr, row_batches, stage_rows
 from scalable_kpca.streaming import block_spans, gram_spans
 from scalable_kpca.tiling import rows_of_batch
 
-__all__ = ["scores_of", "spans_of"]
+__all__ = ["first_rows", "scores_of", "spans_of"]
 
 Columns = NDArray[np.int64]
 
@@ -39,7 +39,7 @@ def spans_of(
 
     Parameters
     ----------
-    X : ndarray, dask array or zarr array of shape (n, n_features)
+    X : ndarray, dask array, zarr array or scipy sparse matrix of shape (n, n_features)
         A dask array is read by its own blocks.
     engine : Engine
     workdir : Path, optional
@@ -55,10 +55,15 @@ def spans_of(
     """
     if is_dask(X):
         return block_spans(X) if columns is None else gram_spans(X, columns, square=square)
-    rows: Rows = ArrayRows(X)
+    rows: Rows = SparseRows(as_csr(X)) if is_sparse(X) else ArrayRows(X)
     if workdir is not None and not (is_zarr(X) or engine.shares_memory):
         rows, _ = stage_rows(X, engine, workdir, tile_rows=span_rows, names=names)
     return row_spans(rows if columns is None else GramColumns(rows, columns, square), span_rows)
+
+
+def first_rows(X: Any, engine: Engine) -> NDArray[np.float64]:
+    """The first three rows, or fewer, float64."""
+    return next(row_batches(X[:3], engine, "float64", 3))
 
 
 def scores_of(X: Any, model: NystroemModel, engine: Engine, *, checked: bool) -> NDArray[np.float64]:
@@ -66,7 +71,7 @@ def scores_of(X: Any, model: NystroemModel, engine: Engine, *, checked: bool) ->
 
     Parameters
     ----------
-    X : ndarray, dask array or zarr array of shape (n, n_features)
+    X : ndarray, dask array, zarr array or scipy sparse matrix of shape (n, n_features)
         Finite numbers.
     model : NystroemModel
     engine : Engine
@@ -75,7 +80,7 @@ def scores_of(X: Any, model: NystroemModel, engine: Engine, *, checked: bool) ->
         Whether the rows are known to be finite.
     """
     width = model.basis.landmarks.shape[1]
-    batch_rows = rows_of_batch(width)
+    batch_rows = rows_of_batch(row_width(X) if is_sparse(X) else width)
     spans = spans_of(X, engine, None, SCORE_ROWS, columns=model.columns, square=False)
     if not checked:
         names = model.feature_names

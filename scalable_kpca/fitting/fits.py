@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,34 @@ from scalable_kpca.approximate import NystroemFit, fit_nystroem, plan_joining, s
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.exact import ExactFit, fit_exact, open_gram
-from scalable_kpca.fitting.arrays import spans_of
+from scalable_kpca.fitting.arrays import first_rows, spans_of
+from scalable_kpca.fitting.given import entries_of, passing_directory, stays_in_place
 from scalable_kpca.fitting.options import Options
-from scalable_kpca.kernels import Kernel, Precomputed
-from scalable_kpca.landmarks import Landmarks, choose_columns, fetch_rows, find_landmarks, look
-from scalable_kpca.machine import disk_room, resolve_memory_limit, resolve_threads
+from scalable_kpca.fitting.planned import plan_fit, resident_bytes
+from scalable_kpca.kernels import CallableKernel, Kernel, Precomputed, callable_kernel
+from scalable_kpca.landmarks import Landmarks, choose_columns, fetch_rows, find_landmarks, look, sampled_gamma
+from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.model import NystroemModel, in_memory
 from scalable_kpca.nystroem import Spans, approximate_eigenvectors, relative_residual
-from scalable_kpca.planning import gram_fingerprint, plan
-from scalable_kpca.source import StoredRows, check_landmark_block, digest_rows
+from scalable_kpca.planning import gram_fingerprint
+from scalable_kpca.source import (
+    NoRows,
+    RowNumbers,
+    Rows,
+    RowSummary,
+    StoredRows,
+    StoredSparseRows,
+    as_csr,
+    check_landmark_block,
+    digest_rows,
+    is_sparse,
+)
 from scalable_kpca.staging import stage_rows
 from scalable_kpca.tiling import NystroemPlan, Plan
 
 __all__ = ["Added", "Fitted", "Fitting"]
+
+SAMPLED_ROWS = 8192  # of a span that rows are drawn from
 
 Matrix = NDArray[np.float64]
 Components = int | float | None
@@ -78,6 +94,8 @@ class Fitting:
         Where what has to be stored goes.
     names : tuple of str
         Of the features; may be empty.
+    copies : bool
+        Whether an exact model keeps a copy of rows that stay in memory.
     """
 
     def __init__(
@@ -88,23 +106,24 @@ class Fitting:
         engine: Engine,
         workdir: Path,
         names: tuple[str, ...] = (),
+        *,
+        copies: bool = False,
     ) -> None:
-        self._X, self._n_components, self._options = X, n_components, options
-        self._engine, self._workdir, self._names = engine, workdir, names
-        # rows that tasks read from the caller's own array
-        self._stays = engine.shares_memory and (isinstance(X, np.ndarray) or options.workdir is None)
+        self._X = as_csr(X) if is_sparse(X) else X
+        self._n_components, self._options = n_components, options
+        self._engine, self._workdir, self._names, self._copies = engine, workdir, names, copies
+        self.seed = options.seed
+        self._is_matrix = options.kernel == "precomputed"
+        # rows that stay in the memory of this process: the caller's own, or gathered from blocks
+        in_memory = isinstance(X, np.ndarray) or is_sparse(X) or (options.workdir is None and not self._is_matrix)
+        self._stays = engine.shares_memory and in_memory
 
     def run(self) -> Fitted:
         """Plan and fit."""
         chosen = self._plan("nystroem" if self._options.max_passes == 0 else self._options.method)
         if isinstance(chosen, Plan):
             return Fitted(chosen, self._exact(chosen, self._n_components))
-        if self._options.kernel == "precomputed":
-            if self._options.max_passes:
-                raise ConfigError("passes over K evaluate the kernel; a precomputed one is not refined: max_passes=0.")
-            return Fitted(chosen, self._precomputed(chosen))
-        spans = self._spans(chosen)
-        fit = self._nystroem(chosen, spans)
+        spans, fit = self._by_columns(chosen) if self._is_matrix else self._by_landmarks(chosen)
         if not self._options.max_passes:
             return Fitted(chosen, fit)
         return Fitted(chosen, self._refined(fit, spans, chosen), fit)
@@ -123,7 +142,7 @@ class Fitting:
             self._X.shape[0],
             memory_limit=resolve_memory_limit(options.memory_limit),
             n_threads=resolve_threads(options.n_jobs),
-            resident_bytes=self._resident_bytes,
+            resident_bytes=resident_bytes(self._X, stays=self._stays),
         )
         sums, _ = sums_of_joining(self._spans(chosen), model, chosen, self._engine, names=self._names)
         added = solve_model(
@@ -137,36 +156,10 @@ class Fitting:
         return Added(added, relative_residual(model.basis, sums))
 
     def _plan(self, method: str, solver: str | None = None) -> Plan | NystroemPlan:
-        options, (n_samples, n_features) = self._options, self._X.shape
-        if options.kernel == "precomputed" and n_samples != n_features:
-            raise InvalidInputError(
-                f"a precomputed kernel has shape (n_samples, n_samples), and X has {(n_samples, n_features)}."
-            )
-        solver = solver or options.eigen_solver
-        return plan(
-            n_samples,
-            n_features,
-            n_components=self._n_components,
-            method=method,
-            n_landmarks=options.landmark_count,
-            landmarks=options.landmark_method,
-            dtype=options.dtype,
-            solver="block_krylov" if solver == "randomized" else solver,
-            gram=options.gram,
-            kernel=options.kernel,
-            memory_limit=options.memory_limit,
-            n_jobs=options.n_jobs,
-            tile_rows=options.tile_rows,
-            directory=self._workdir,
-            disk_limit=disk_room(self._workdir, "gram-*.zarr") if options.gram == "auto" else None,
-            resident_bytes=self._resident_bytes,
+        options = self._options
+        return plan_fit(
+            self._X, self._n_components, options, self._workdir, method=method, solver=solver, stays=self._stays
         )
-
-    @property
-    def _resident_bytes(self) -> int:
-        """Of the caller's rows, where they stay in memory."""
-        n_samples, n_features = self._X.shape
-        return n_samples * n_features * (4 if self._X.dtype == np.float32 else 8) if self._stays else 0
 
     def _exact_plan(self) -> Plan:
         exact = self._plan("exact", "block_krylov")
@@ -177,25 +170,48 @@ class Fitting:
     # ---------------------------------------------------------------- exact
 
     def _exact(self, chosen: Plan, n_components: Components, start: Matrix | None = None) -> ExactFit:
-        options = self._options
-        if options.kernel == "precomputed":
-            raise ConfigError(
-                "exact fits evaluate the kernel and take no precomputed one; set method='nystroem', with n_landmarks "
-                "up to the number of rows."
+        with ExitStack() as stack:
+            if self._is_matrix:
+                place = None
+                if chosen.gram == "zarr" or not stays_in_place(self._X, self._engine):
+                    place = stack.enter_context(passing_directory(self._workdir))
+                kernel: Kernel = entries_of(self._X, chosen, self._engine, place)
+                numbers, path = RowNumbers(chosen.n_samples), place / "gram.zarr" if place else None
+                fit = self._solved(numbers, kernel, chosen, n_components, start, path, "")
+                return replace(fit, model=replace(fit.model, kernel=Precomputed(), rows=NoRows(chosen.n_samples)))
+            rows, summary = stage_rows(
+                self._X,
+                self._engine,
+                None if self._stays else self._workdir,
+                tile_rows=chosen.tile_rows,
+                names=self._names,
             )
-        rows, summary = stage_rows(
-            self._X,
-            self._engine,
-            None if self._stays else self._workdir,
-            tile_rows=chosen.tile_rows,
-            names=self._names,
-        )
-        kernel = options.resolve_kernel(summary)
-        identity = (
-            gram_fingerprint(digest_rows(rows, chosen.tile_rows), kernel, chosen) if chosen.gram == "zarr" else ""
-        )
-        path = self._workdir / f"gram-{identity[:16]}.zarr"
-        fit = fit_exact(
+            kernel, identity = self._kernel_of(summary), ""
+            if chosen.gram == "zarr" and not isinstance(kernel, CallableKernel):
+                identity = gram_fingerprint(digest_rows(rows, chosen.tile_rows), kernel, chosen)
+                path = self._workdir / f"gram-{identity[:16]}.zarr"
+            elif chosen.gram == "zarr":  # what a function computes has no identity
+                path = stack.enter_context(passing_directory(self._workdir)) / "gram.zarr"
+            else:
+                path = None
+            fit = self._solved(rows, kernel, chosen, n_components, start, path, identity)
+            # stored rows vanish with a temporary directory, and those of the caller may change
+            vanishes = self._options.workdir is None and isinstance(rows, (StoredRows, StoredSparseRows))
+            changes = self._copies and not isinstance(rows, (StoredRows, StoredSparseRows))
+            return replace(fit, model=in_memory(fit.model)) if vanishes or changes else fit
+
+    def _solved(
+        self,
+        rows: Rows,
+        kernel: Kernel,
+        chosen: Plan,
+        n_components: Components,
+        start: Matrix | None,
+        path: Path | None,
+        identity: str,
+    ) -> ExactFit:
+        options = self._options
+        return fit_exact(
             rows,
             kernel,
             chosen,
@@ -211,16 +227,28 @@ class Fitting:
             feature_names=self._names,
             start=start,
         )
-        # stored rows vanish with a temporary directory
-        vanishes = options.workdir is None and isinstance(rows, StoredRows)
-        return replace(fit, model=in_memory(fit.model)) if vanishes else fit
+
+    def _kernel_of(self, summary: RowSummary) -> Kernel:
+        options = self._options
+        if callable(options.kernel):
+            if is_sparse(self._X):
+                raise InvalidInputError(
+                    "a kernel that is a function takes no sparse rows; pass dense ones (X.toarray()), or choose a "
+                    "kernel by name."
+                )
+            return callable_kernel(options.kernel, options.kernel_params, first_rows(self._X, self._engine))
+        return options.resolve_kernel(summary, self._median_gamma)
+
+    def _median_gamma(self) -> float:
+        spans = spans_of(self._X, self._engine, self._workdir, SAMPLED_ROWS, names=self._names)
+        return sampled_gamma(spans, seed=self.seed, engine=self._engine)
 
     # ---------------------------------------------------------------- Nyström
 
     def _spans(self, chosen: NystroemPlan, columns: NDArray[np.int64] | None = None) -> Spans:
         return spans_of(self._X, self._engine, self._workdir, chosen.span_rows, columns=columns, names=self._names)
 
-    def _precomputed(self, chosen: NystroemPlan) -> NystroemFit:
+    def _by_columns(self, chosen: NystroemPlan) -> tuple[Spans, NystroemFit]:
         """Nyström from columns of the caller's Gram matrix."""
         options = self._options
         n_samples = self._X.shape[0]
@@ -230,20 +258,21 @@ class Fitting:
         rows = fetch_rows(self._engine, spans, columns, batch_rows=chosen.batch_rows)
         check_landmark_block(rows, columns)
         fit = self._fit_nystroem(chosen, spans, Precomputed(), Landmarks(rows, columns, "columns"))
-        return replace(fit, model=replace(fit.model, columns=columns))
+        return spans, replace(fit, model=replace(fit.model, columns=columns))
 
-    def _nystroem(self, chosen: NystroemPlan, spans: Spans) -> NystroemFit:
-        options = self._options
+    def _by_landmarks(self, chosen: NystroemPlan) -> tuple[Spans, NystroemFit]:
+        options, spans = self._options, self._spans(chosen)
         landmarks, summary = find_landmarks(
             self._engine,
             spans,
             chosen,
-            options.resolve_kernel,
+            self._kernel_of,
             seed=options.seed,
             names=self._names,
             given=options.landmarks if chosen.landmarks == "given" else None,
+            n_features=self._X.shape[1],
         )
-        return self._fit_nystroem(chosen, spans, options.resolve_kernel(summary), landmarks)
+        return spans, self._fit_nystroem(chosen, spans, self._kernel_of(summary), landmarks)
 
     def _fit_nystroem(self, chosen: NystroemPlan, spans: Spans, kernel: Kernel, landmarks: Landmarks) -> NystroemFit:
         options = self._options

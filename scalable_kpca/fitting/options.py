@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.kernels import Kernel, resolve_kernel
+import numpy as np
+
+from scalable_kpca.kernels import CallableKernel, Kernel, resolve_kernel
 from scalable_kpca.source import RowSummary
 
 __all__ = ["Options"]
@@ -16,7 +19,8 @@ __all__ = ["Options"]
 class Options:
     """The parameters of `KernelPCA`, which documents them."""
 
-    kernel: str
+    kernel: Any
+    kernel_params: Mapping[str, Any] | None
     gamma: float | str | None
     degree: float
     coef0: float
@@ -34,13 +38,13 @@ class Options:
     memory_limit: int | str | None
     workdir: str | Path | None
     tile_rows: int | None
-    random_state: int | None
+    seed: int
     n_jobs: int | None
 
     @property
-    def seed(self) -> int:
-        """Of start vectors and landmarks."""
-        return self.random_state or 0
+    def kernel_name(self) -> str:
+        """Of the kernel; of a function, what all are called."""
+        return self.kernel if isinstance(self.kernel, str) else CallableKernel.name
 
     @property
     def landmark_method(self) -> str:
@@ -50,9 +54,9 @@ class Options:
     @property
     def landmark_count(self) -> int:
         """Landmarks that are asked for, or given."""
-        return self.n_landmarks if isinstance(self.landmarks, str) else len(self.landmarks)
+        return self.n_landmarks if isinstance(self.landmarks, str) else int(np.shape(self.landmarks)[0])
 
-    def resolve_kernel(self, summary: RowSummary) -> Kernel:
+    def resolve_kernel(self, summary: RowSummary, median: Callable[[], float] | None = None) -> Kernel:
         """The kernel with every parameter resolved on the rows."""
         return resolve_kernel(
             self.kernel,
@@ -61,4 +65,5 @@ class Options:
             coef0=self.coef0,
             n_features=summary.n_features,
             variance=summary.variance,
+            median=median,
         )

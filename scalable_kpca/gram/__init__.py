@@ -1,5 +1,6 @@
 """The homes of a tile, behind one protocol: `build` once, then `multiply` in every pass."""
 
+from scalable_kpca.gram.given import check_matrix
 from scalable_kpca.gram.memory import MemoryGram
 from scalable_kpca.gram.passes import Gram, PassResult
 from scalable_kpca.gram.products import TileCounts
@@ -15,5 +16,6 @@ __all__ = [
     "StoredGram",
     "StoredTiles",
     "TileCounts",
+    "check_matrix",
     "create_tiles",
 ]

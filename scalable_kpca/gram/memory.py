@@ -103,15 +103,19 @@ class MemoryGram:
 
     def to_array(self) -> NDArray[np.floating[Any]]:
         """Whole matrix as an array of shape (n_samples, n_samples): for small n only."""
-        name = self._engine.new_name("gather")
-        graph = {(name, *at): (_identity, kept) for at, kept in self._kept.items()}
-        values, _ = self._engine.run(graph, list(graph), stage="gather")
         tiles = {
             (i, j): tile
-            for (i, start), run in zip(self._kept, values, strict=True)
+            for (i, start), run in zip(self._kept, self._runs(), strict=True)
             for j, tile in enumerate(run.tiles, start)
         }
         return assemble(self.tiling, self.dtype, lambda i, j: tiles[i, j])
+
+    def _runs(self) -> list[TileRun]:
+        if self._engine.shares_memory:
+            return list(self._kept.values())
+        name = self._engine.new_name("gather")
+        graph = {(name, *at): (_identity, kept) for at, kept in self._kept.items()}
+        return self._engine.run(graph, list(graph), stage="gather")[0]
 
 
 def _compute_run(rows: Rows, kernel: Kernel, tiling: Tiling, dtype: str, i: int, start: int, stop: int) -> TileRun:

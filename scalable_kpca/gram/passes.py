@@ -68,7 +68,7 @@ class Gram(Protocol):
         """One pass: K times `block` of shape (n_samples, b), in the block's dtype, sums in float64."""
 
     def to_array(self) -> NDArray[np.floating[Any]]:
-        """Whole matrix as an array of shape (n_samples, n_samples): for small n only."""
+        """Whole matrix as a new array of shape (n_samples, n_samples): for small n only."""
 
 
 def run_pass(

@@ -16,7 +16,10 @@ from scalable_kpca.kernels.namespace import (
     is_numpy_array,
     matmul_into,
     squared_norms,
+    transposed,
 )
+from scalable_kpca.kernels.sparse import CLOSE, DistanceFactor, distance_factors, distances_into
+from scalable_kpca.source import is_sparse
 
 __all__ = ["RBF", "Laplacian", "Matern12", "Matern32", "Matern52"]
 
@@ -30,11 +33,12 @@ class RBF(Kernel):
     The exponent of a whole tile is one matrix product of the factors ``[√(2γ)x, −γ‖x‖², 1]`` and
     ``[√(2γ)y, 1, −γ‖y‖²]``. Its rounding error grows with the norms, so both sides are first shifted by the mean of
     the tile's rows: the kernel does not change, and a common offset of 1e8 does no harm. A tile with far outliers,
-    whose norms no shift makes small, is evaluated from differences instead (`direct`).
+    whose norms no shift makes small, is evaluated from differences instead (`direct`). Sparse rows are not shifted.
     """
 
     gamma: float
     name = "rbf"
+    takes_sparse = True
 
     def diagonal(self, rows: Matrix) -> Vector:
         return _ones(rows)
@@ -60,7 +64,7 @@ class _DirectRBF(RBF):
     """RBF from differences of coordinates: right for outliers and distant clusters, and some ten times slower."""
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
-        return rows, columns.T
+        return rows, transposed(columns)
 
     def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
         _distances(left, right, "sqeuclidean", out)
@@ -68,8 +72,8 @@ class _DirectRBF(RBF):
         apply("exp", out)
 
     def rounding(self, left: Matrix, right: Matrix, eps: float) -> float:
-        del left, right
-        return 4 * eps
+        del right
+        return _rounding_of_distances(left) * eps
 
     @property
     def has_float32(self) -> bool:
@@ -99,6 +103,7 @@ class Matern(Kernel):
 
     gamma: float
     nu: ClassVar[float]
+    takes_sparse = True
 
     def diagonal(self, rows: Matrix) -> Vector:
         return _ones(rows)
@@ -191,6 +196,10 @@ class _DirectMatern(Kernel):
         apply("minimum", out, 1e3)  # e^{−1000} is 0, and the polynomial times it stays a number for infinite u
         self.folded.decay(out)
 
+    def rounding(self, left: Matrix, right: Matrix, eps: float) -> float:
+        del right
+        return _rounding_of_distances(left) * eps
+
     @property
     def has_float32(self) -> bool:
         return False
@@ -202,6 +211,7 @@ class Laplacian(Kernel):
 
     gamma: float
     name = "laplacian"
+    takes_sparse = True
 
     def diagonal(self, rows: Matrix) -> Vector:
         return _ones(rows)
@@ -224,6 +234,8 @@ def _ones(rows: Matrix) -> Vector:
 
 def _fold_distance(rows: Matrix, columns: Matrix, factor: float) -> tuple[Matrix, Matrix]:
     """Factors whose product is factor·‖x − y‖²; they carry factor·‖x − μ‖² in the last column but one and last row."""
+    if is_sparse(rows):
+        return distance_factors(rows, columns, factor)
     n_features = rows.shape[1]
     shift = array_namespace(rows).mean(rows, axis=0)
     x, y = rows - shift, columns - shift
@@ -240,13 +252,23 @@ def _fold_distance(rows: Matrix, columns: Matrix, factor: float) -> tuple[Matrix
 
 
 def _largest_norm(left: Matrix, right: Matrix) -> float:
-    """|factor|·‖x − μ‖² of the farthest row or column."""
+    """|factor|·‖x − μ‖² of the farthest row or column; of sparse rows twice |factor|·‖x‖²."""
+    if isinstance(left, DistanceFactor):  # whose norms and products round apart
+        return 2 * max(float(abs(left.norms).max()), float(abs(right.norms).max()))
     xp = array_namespace(left)
     return max(float(xp.max(xp.abs(left[:, -2]))), float(xp.max(xp.abs(right[-1, :]))))
 
 
+def _rounding_of_distances(left: Matrix) -> float:
+    """Error of an entry in units of eps, from distances that differences give; of sparse rows, the far ones do not."""
+    return 4 / CLOSE if is_sparse(left) else 4.0
+
+
 def _distances(left: Matrix, right: Matrix, metric: str, out: Matrix) -> None:
     """Distances between the rows of `left` and the columns of `right`, from differences of coordinates."""
+    if is_sparse(left):
+        distances_into(left, right, metric, out)
+        return
     if is_numpy_array(left):
         from scipy.spatial.distance import cdist
 

@@ -16,9 +16,13 @@ from scalable_kpca.kernels.namespace import (
     float64_copy,
     matmul_into,
     squared_norms,
+    transposed,
 )
+from scalable_kpca.kernels.sparse import nonzero_rows, normalised_rows
+from scalable_kpca.source import is_sparse
 
 __all__ = [
+    "GIVEN_NOISE",
     "Cosine",
     "Kernel",
     "Linear",
@@ -26,6 +30,9 @@ __all__ = [
     "Precomputed",
     "Sigmoid",
 ]
+
+
+GIVEN_NOISE = 1e-6  # of values from a caller, who may have evaluated them in float32 whatever their dtype is now
 
 
 @dataclass(frozen=True)
@@ -36,9 +43,12 @@ class Kernel(ABC):
     ----------
     name : str
         scikit-learn's name of the kernel, or ours where it has none.
+    takes_sparse : bool
+        Whether rows may be sparse.
     """
 
     name: ClassVar[str]
+    takes_sparse: ClassVar[bool] = False
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -55,7 +65,7 @@ class Kernel(ABC):
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
         """Factors of one tile, (a, c) and (c, b): any rows of the first and columns of the second go to `evaluate`."""
-        return rows, columns.T
+        return rows, transposed(columns)
 
     def rounding(self, left: Matrix, right: Matrix, eps: float) -> float:
         """First-order error of an entry made from these factors, relative to the largest k(x, x).
@@ -71,6 +81,11 @@ class Kernel(ABC):
         """Whether `evaluate` can work in float32."""
         return True
 
+    @property
+    def noise(self) -> float:
+        """Share of the largest eigenvalue that a negative one may be without meaning: 0 for what is evaluated here."""
+        return 0.0
+
     def direct(self) -> Kernel:
         """The same function evaluated without folding, for rows that folding would round too much; slower."""
         return self
@@ -85,6 +100,7 @@ class Linear(Kernel):
     """k(x, y) = xᵀy: kernel PCA with it is PCA."""
 
     name = "linear"
+    takes_sparse = True
 
     def diagonal(self, rows: Matrix) -> Vector:
         return squared_norms(rows)
@@ -101,6 +117,7 @@ class Polynomial(Kernel):
     degree: float
     coef0: float
     name = "poly"
+    takes_sparse = True
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -113,7 +130,7 @@ class Polynomial(Kernel):
         return values
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
-        return self.gamma * rows, columns.T
+        return self.gamma * rows, transposed(columns)
 
     def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
         matmul_into(left, right, out)
@@ -132,6 +149,7 @@ class Sigmoid(Kernel):
     gamma: float
     coef0: float
     name = "sigmoid"
+    takes_sparse = True
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -143,7 +161,7 @@ class Sigmoid(Kernel):
         return values
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
-        return self.gamma * rows, columns.T
+        return self.gamma * rows, transposed(columns)
 
     def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
         matmul_into(left, right, out)
@@ -161,12 +179,15 @@ class Cosine(Kernel):
     """k(x, y) = xᵀy / (‖x‖ ‖y‖), and 0 where a row is zero, as in scikit-learn."""
 
     name = "cosine"
+    takes_sparse = True
 
     def diagonal(self, rows: Matrix) -> Vector:
+        if is_sparse(rows):
+            return nonzero_rows(rows).astype(float)
         return float64_copy(array_namespace(rows).any(rows != 0, axis=1))
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
-        return _normalised(rows), _normalised(columns).T
+        return _normalised(rows), transposed(_normalised(columns))
 
     def evaluate(self, left: Matrix, right: Matrix, out: Matrix) -> None:
         matmul_into(left, right, out)
@@ -181,6 +202,10 @@ class Precomputed(Kernel):
     @property
     def positive_semidefinite(self) -> bool:
         return False  # not known to be
+
+    @property
+    def noise(self) -> float:
+        return GIVEN_NOISE
 
     def diagonal(self, rows: Matrix) -> Vector:
         return rows[:, -1]
@@ -199,6 +224,8 @@ def _normalised(rows: Matrix) -> Matrix:
     # the largest entry first, so that squares of very large or small rows stay in range
     if rows.shape[1] == 0:
         return rows
+    if is_sparse(rows):
+        return normalised_rows(rows)
     xp = array_namespace(rows)
     scaled = rows / _nonzero(xp.max(xp.abs(rows), axis=1))[:, None]
     return scaled / _nonzero(xp.sqrt(squared_norms(scaled)))[:, None]

@@ -7,6 +7,8 @@ a fit is numpy: reading and checking rows, landmarks, the diagonal, reductions, 
 would need `Rows` that hand out device arrays to the tasks of a pass, which no module does. Arrays that cannot be
 written to (JAX) are not supported. No library but numpy is imported here.
 
+Sparse rows are CSR arrays of scipy, and strips of them numpy arrays: see `sparse`.
+
 numpy and CuPy write results where they belong (``out=``); the standard has no such argument, so that the others make a
 new array and copy it.
 """
@@ -15,8 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import array_api_compat
 import numpy as np
-from array_api_compat import array_namespace, device, is_cupy_array, is_numpy_array
+from array_api_compat import is_cupy_array, is_numpy_array
+
+from scalable_kpca.kernels.sparse import DistanceFactor, product_into
+from scalable_kpca.source import is_sparse, squared_norms_of
 
 __all__ = [
     "Matrix",
@@ -33,6 +39,7 @@ __all__ = [
     "matmul_into",
     "squared_norms",
     "to_numpy",
+    "transposed",
     "zeros",
 ]
 
@@ -40,6 +47,16 @@ __all__ = [
 Array = Any
 Matrix = Any
 Vector = Any
+
+
+def array_namespace(values: Array) -> Any:
+    """The library that makes arrays beside `values`: numpy where those are sparse rows."""
+    return np if is_sparse(values) else array_api_compat.array_namespace(values)
+
+
+def device(values: Array) -> Any:
+    """Where arrays beside `values` are."""
+    return None if is_sparse(values) else array_api_compat.device(values)
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any, like: Array) -> Array:
@@ -59,6 +76,8 @@ def eye(n: int, like: Array) -> Array:
 
 def float64_copy(values: Array) -> Array:
     """The same values in float64, where they are; always another buffer."""
+    if is_sparse(values):
+        return values.astype(np.float64)
     return array_namespace(values).astype(values, _dtype(values, "float64"))
 
 
@@ -87,6 +106,9 @@ def apply(function: str, values: Array, *operands: Any) -> None:
 
 def matmul_into(left: Matrix, right: Matrix, out: Matrix) -> None:
     """Write the matrix product into `out`."""
+    if isinstance(left, DistanceFactor) or is_sparse(left):
+        product_into(left, right, out)
+        return
     xp = array_namespace(left)
     if _writes_out(out):
         xp.matmul(left, right, out=out)
@@ -102,8 +124,15 @@ def copy_into(values: Array, out: Array) -> None:
         out[...] = array_namespace(values).astype(values, out.dtype)
 
 
+def transposed(columns: Matrix) -> Matrix:
+    """The columns of a tile as the right factor of a product, (n_features, b)."""
+    return columns.T.tocsr() if is_sparse(columns) else columns.T
+
+
 def squared_norms(rows: Matrix) -> Vector:
     """‖x‖² of each row, shape (n_rows,)."""
+    if is_sparse(rows):
+        return squared_norms_of(rows)
     if is_numpy_array(rows):
         return np.einsum("ij,ij->i", rows, rows)  # adds in one order, whatever BLAS
     return array_namespace(rows).vecdot(rows, rows)

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels.functions import Kernel
 from scalable_kpca.kernels.namespace import array_namespace, copy_into, empty, eye, float64_copy
+from scalable_kpca.source import RowBlock, alike, is_sparse
 
 __all__ = ["FLOAT32_GOOD", "STRIP_ROWS", "TileStrips", "kernel_array", "kernel_block", "place_strip"]
 
@@ -35,7 +37,9 @@ class TileStrips:
     kernel : Kernel
         The function.
     rows, columns : ndarray of shape (a, n_features) and (b, n_features), float64
-        The two sides of the tile; arrays of another library give strips of that library, on the same device.
+        The two sides of the tile; arrays of another library give strips of that library, on the same device, and
+        sparse ones (see `source.sparse`) numpy strips. Where one side is sparse, it is made dense if it is small, and
+        the other one sparse if not.
     diagonal : bool
         Whether this is a tile on the diagonal. Then a strip begins at the diagonal: its columns are those from its
         first row on, the square where it meets the diagonal is exactly symmetric, and diagonal entries are k(x, x)
@@ -55,37 +59,43 @@ class TileStrips:
     -----
     Iterating gives pairs of the first row of a strip within the tile and the strip, an ndarray of shape
     (≤ strip_rows, b), or (≤ strip_rows, b − first row) on the diagonal, valid until the next one is asked for. float32
-    strips are evaluated in float32 when `Kernel.rounding` makes that good for `FLOAT32_GOOD`, else in float64 and
-    rounded.
+    strips of dense rows are evaluated in float32 when `Kernel.rounding` makes that good for `FLOAT32_GOOD`; others in
+    float64, and rounded.
     Cost: 2·a·b·n_features flops and a·b values of the kernel's scalar function, half of that on the diagonal. Memory:
-    one strip, or two, and the two folded sides.
+    one strip, or two, and the two folded sides. Sparse rows cost 2·a·b flops for every feature that both rows have.
     """
 
     def __init__(
         self,
         kernel: Kernel,
-        rows: Matrix,
-        columns: Matrix,
+        rows: RowBlock,
+        columns: RowBlock,
         *,
         diagonal: bool = False,
         strip_rows: int = STRIP_ROWS,
         dtype: str = "float64",
     ) -> None:
         self._kernel, self._diagonal, self._strip_rows, self._dtype = kernel, diagonal, strip_rows, dtype
+        rows, columns = alike(rows, columns)
         self._rows, self._n_rows, self._n_columns = rows, rows.shape[0], columns.shape[0]
-        self._left: NDArray[Any] = rows
-        self._right: NDArray[Any] = columns.T
+        self._left: RowBlock = rows
+        self._right: RowBlock = columns.T
         self._arithmetic = "float64"
         self.error = float(np.finfo(dtype).eps) / 2
         if self._n_rows == 0 or self._n_columns == 0:
             return
+        sparse = is_sparse(rows)
+        if sparse and not kernel.takes_sparse:
+            raise InvalidInputError(
+                f"kernel {kernel.name!r} takes no sparse rows; pass dense ones (X.toarray()), or choose another kernel."
+            )
         self._left, self._right = kernel.fold(rows, columns)
         error = kernel.rounding(self._left, self._right, EPS64)
         if error > FOLDING_GOOD[dtype]:
             self._kernel = kernel = kernel.direct()
             self._left, self._right = kernel.fold(rows, columns)
             error = kernel.rounding(self._left, self._right, EPS64)
-        in_float32 = kernel.rounding(self._left, self._right, EPS32) if kernel.has_float32 else np.inf
+        in_float32 = kernel.rounding(self._left, self._right, EPS32) if kernel.has_float32 and not sparse else np.inf
         if dtype == "float32" and in_float32 <= FLOAT32_GOOD:
             xp, self._arithmetic, error = array_namespace(rows), dtype, in_float32
             self._left, self._right = xp.astype(self._left, xp.float32), xp.astype(self._right, xp.float32)
@@ -120,14 +130,14 @@ class TileStrips:
 
 def kernel_block(
     kernel: Kernel,
-    rows: NDArray[np.floating[Any]],
-    columns: NDArray[np.floating[Any]],
+    rows: RowBlock,
+    columns: RowBlock,
     diagonal: bool = False,
     dtype: str = "float64",
 ) -> NDArray[np.floating[Any]]:
     """Kernel values between `rows` and `columns` as one array of shape (len(rows), len(columns)) and `dtype`.
 
-    Where the rows are: an array of their library, on their device.
+    Where the rows are: an array of their library, on their device; numpy of sparse rows.
     """
     block: Strip = empty((rows.shape[0], columns.shape[0]), dtype, rows)
     left = float64_copy(rows)

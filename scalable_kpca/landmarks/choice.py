@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
@@ -15,13 +15,13 @@ from scalable_kpca.kernels import Kernel
 from scalable_kpca.landmarks.given import fetch_rows, given_rows
 from scalable_kpca.landmarks.rpcholesky import Pivots, block_of, choose_pivots
 from scalable_kpca.landmarks.sample import BATCH_ROWS, Look, look
-from scalable_kpca.source import RowSummary, Span
+from scalable_kpca.landmarks.spread import spread_out
+from scalable_kpca.source import RowBlock, RowSummary, Span
 from scalable_kpca.streaming import BlockSpan
 from scalable_kpca.tiling import KMEANS_ROWS, LANDMARK_METHODS, NystroemPlan
 
 __all__ = ["Landmarks", "choose_landmarks", "find_landmarks", "sample_size"]
 
-Block = NDArray[np.floating[Any]]
 Numbers = NDArray[np.int64]
 
 
@@ -31,7 +31,7 @@ class Landmarks:
 
     Attributes
     ----------
-    rows : ndarray of shape (m, n_features)
+    rows : ndarray or scipy CSR array of shape (m, n_features)
         In the dtype of the source.
     numbers : ndarray of shape (m,), int64
         Their row numbers, -1 where they are not known to be rows of the source.
@@ -43,7 +43,7 @@ class Landmarks:
         What a user would not expect, such as fewer landmarks than asked for; else empty.
     """
 
-    rows: Block
+    rows: RowBlock
     numbers: Numbers
     method: str
     n_passes: int = 0
@@ -63,7 +63,8 @@ def find_landmarks(
     *,
     seed: int,
     names: Sequence[str] = (),
-    given: ArrayLike | None = None,
+    given: Any = None,
+    n_features: int | None = None,
 ) -> tuple[Landmarks, RowSummary]:
     """Landmarks by a plan, and what the first pass learned: `look` and `choose_landmarks`, one after the other.
 
@@ -77,19 +78,21 @@ def find_landmarks(
         Kernel, given a summary of the rows.
     names : sequence of str, optional
         Column names for messages.
+    n_features : int, optional
+        Of the rows, where the plan counts others: that of sparse rows has `row_width`.
     """
     method, m, batch_rows = plan.landmarks, plan.n_landmarks, plan.batch_rows
     found = look(
         engine,
         spans,
-        n_features=plan.n_features,
+        n_features=n_features or plan.n_features,
         sample_size=sample_size(method, m),
         seed=seed,
         names=names,
         batch_rows=batch_rows,
     )
     kernel, dtype = kernel_of(found.summary), plan.dtype
-    options = {"n_landmarks": m, "seed": seed, "batch_rows": batch_rows}
+    options = {"n_landmarks": m, "seed": seed, "batch_rows": batch_rows, "row_width": plan.n_features}
     return choose_landmarks(method, found, engine, spans, kernel, given=given, dtype=dtype, **options), found.summary
 
 
@@ -102,9 +105,10 @@ def choose_landmarks(
     *,
     n_landmarks: int,
     seed: int,
-    given: ArrayLike | None = None,
+    given: Any = None,
     dtype: str = "float64",
     batch_rows: int = BATCH_ROWS,
+    row_width: int | None = None,
 ) -> Landmarks:
     """Landmarks by one of the methods.
 
@@ -125,12 +129,14 @@ def choose_landmarks(
         How many; all rows where there are fewer. Of no meaning for ``"given"``.
     seed : int
         Of ``"kmeans++"`` and ``"rpcholesky"``; that of ``"uniform"`` was the look's.
-    given : array-like of shape (m, n_features), or of integers of shape (m,), optional
+    given : array-like or sparse matrix of shape (m, n_features), or integers of shape (m,), optional
         Rows, or row numbers, for ``"given"``. Repeated ones do no harm.
     dtype : {"float32", "float64"}
         Of the kernel values of ``"rpcholesky"``.
     batch_rows : int
         Rows that a task reads at a time.
+    row_width : int, optional
+        Float64 numbers that a row takes in memory; n_features of dense rows.
 
     Returns
     -------
@@ -146,11 +152,7 @@ def choose_landmarks(
     Notes
     -----
     Passes: none for ``"uniform"``, ``"kmeans++"`` and given rows; one for given row numbers; for ``"rpcholesky"`` see
-    `choose_pivots`. k-means++ costs some 20·m²·(2 + ln m) distances in the client.
-
-    References
-    ----------
-    Arthur and Vassilvitskii (2007), k-means++: The advantages of careful seeding.
+    `choose_pivots`. k-means++ costs some 20·m²·(2 + ln m) distances in the client: see `spread_out`.
     """
     if (given is not None) != (method == "given"):
         raise ConfigError(
@@ -165,10 +167,10 @@ def choose_landmarks(
     if method == "uniform":
         return Landmarks(found.sample[:m], found.numbers[:m], method, note=few)
     if method == "kmeans++":
-        chosen = _spread(found.sample, m, seed)
+        chosen = spread_out(found.sample, m, seed)
         note = few if len(chosen) == m else f"{len(chosen)} landmarks: no more of the rows sampled differ"
         return Landmarks(found.sample[chosen], found.numbers[chosen], method, note=note)
-    block = block_of(m, found.summary.n_features)
+    block = block_of(m, row_width or found.summary.n_features)
     pivots = choose_pivots(
         engine, spans, kernel, n_pivots=m, seed=seed, dtype=dtype, batch_rows=batch_rows, block=block
     )
@@ -189,27 +191,12 @@ def _resolve_count(method: str, n_landmarks: int, found: Look) -> int:
     if n_samples == 0:
         raise InvalidInputError("there are no rows, and at least one is needed for a landmark.")
     m = min(n_landmarks, n_samples)
-    if method != "rpcholesky" and len(found.sample) < m:
+    if method != "rpcholesky" and len(found.numbers) < m:
         raise ConfigError(
-            f"landmarks={method!r}: {m} landmarks cannot be chosen from a sample of {len(found.sample)} rows; look for "
-            f"sample_size={sample_size(method, m)}."
+            f"landmarks={method!r}: {m} landmarks cannot be chosen from a sample of {len(found.numbers)} rows; look "
+            f"for sample_size={sample_size(method, m)}."
         )
     return m
-
-
-def _spread(sample: Block, m: int, seed: int) -> NDArray[np.intp]:
-    """Positions of at most m different rows by k-means++ seeding."""
-    from sklearn.cluster import kmeans_plusplus
-
-    # distances are all that counts, so that neither an offset nor a scale beyond any square may do harm
-    largest = float(np.abs(sample).max(initial=0.0))
-    rows = sample.astype(np.float64) / (largest if largest > 0 else 1.0)
-    rows -= rows.mean(axis=0)
-    state = int(np.random.SeedSequence(seed).generate_state(1)[0])
-    _, chosen = kmeans_plusplus(rows, m, random_state=state)
-    # where no other rows are left, equal ones are chosen
-    first = np.unique(sample[chosen], axis=0, return_index=True)[1]
-    return np.asarray(chosen[np.sort(first)], np.intp)
 
 
 def _describe(pivots: Pivots, m: int, dtype: str) -> str:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.landmarks.priorities import row_priorities
-from scalable_kpca.source import RowSummary, Span
+from scalable_kpca.source import FiniteCheck, RowBlock, RowSummary, Span, as_csr, is_sparse, stack
 from scalable_kpca.streaming import BlockSpan, map_spans
 
 __all__ = ["choose_columns", "fetch_rows", "given_rows"]
 
-Block = NDArray[np.floating[Any]]
 Numbers = NDArray[np.int64]
 
 
 def given_rows(
-    given: ArrayLike, summary: RowSummary, engine: Engine, spans: Sequence[Span | BlockSpan], batch_rows: int
-) -> tuple[Block, Numbers, int]:
+    given: Any, summary: RowSummary, engine: Engine, spans: Sequence[Span | BlockSpan], batch_rows: int
+) -> tuple[RowBlock, Numbers, int]:
     """Rows behind an array of rows or of row numbers.
 
     Parameters
     ----------
-    given : array-like of shape (m, n_features), or of integers of shape (m,)
+    given : array-like or sparse matrix of shape (m, n_features), or integers of shape (m,)
     summary : RowSummary
         Of the source.
     engine, spans, batch_rows
@@ -35,7 +34,7 @@ def given_rows(
 
     Returns
     -------
-    rows : ndarray of shape (m, n_features), float32 or float64
+    rows : ndarray or scipy CSR array of shape (m, n_features), float32 or float64
     numbers : ndarray of shape (m,), int64
         -1 for given rows.
     n_passes : int
@@ -46,6 +45,10 @@ def given_rows(
     InvalidInputError
         For another shape or dtype, no landmark at all, an entry that is not finite, a number that no row has.
     """
+    if is_sparse(given):
+        rows = as_csr(given)
+        _check_rows(rows, summary.n_features)
+        return rows, np.full(rows.shape[0], -1, np.int64), 0
     try:
         array = np.asarray(given)
     except ValueError as error:
@@ -55,14 +58,14 @@ def given_rows(
             f"the landmarks given have shape {array.shape} and dtype {array.dtype}; rows of shape (n_landmarks, "
             f"{summary.n_features}) are needed, or row numbers, integers of shape (n_landmarks,)."
         )
-    if len(array) == 0:
-        raise InvalidInputError("no landmarks are given; at least one row or row number is needed.")
     if array.ndim == 1:
+        if len(array) == 0:
+            _refuse_none()
         _check_numbers(array, summary.n_samples)
         numbers = array.astype(np.int64)
         return fetch_rows(engine, spans, numbers, batch_rows=batch_rows), numbers, 1
     _check_rows(array, summary.n_features)
-    rows: Block = array.astype("float32" if array.dtype == np.float32 else "float64")
+    rows = array.astype("float32" if array.dtype == np.float32 else "float64")
     return rows, np.full(len(rows), -1, np.int64), 0
 
 
@@ -73,7 +76,7 @@ def fetch_rows(
     *,
     batch_rows: int,
     stage: str = "landmarks",
-) -> Block:
+) -> RowBlock:
     """Rows by their numbers, in that order; one pass over the spans that have any of them.
 
     Parameters
@@ -91,7 +94,7 @@ def fetch_rows(
 
     Returns
     -------
-    ndarray of shape (m, n_features)
+    ndarray or scipy CSR array of shape (m, n_features)
         In the dtype of the source.
     """
     wanted, places = np.unique(numbers, return_inverse=True)
@@ -105,18 +108,19 @@ def fetch_rows(
         each=[shares[index] for index in some],
         stage=stage,
     )
-    return np.concatenate(list(picked))[places]
+    return stack(list(picked))[places]
 
 
-def _pick(span: Span, wanted: Numbers, batch_rows: int) -> Block:
+def _pick(span: Span, wanted: Numbers, batch_rows: int) -> RowBlock:
     picked = []
     for batch in span.batches(batch_rows):
-        here = wanted[(wanted >= batch.start) & (wanted < batch.start + len(batch.rows))]
+        stop = batch.start + batch.rows.shape[0]
+        here = wanted[(wanted >= batch.start) & (wanted < stop)]
         if len(here):
             picked.append(batch.rows[here - batch.start])
-        if batch.start + len(batch.rows) > wanted[-1]:
+        if stop > wanted[-1]:
             break
-    return np.concatenate(picked)
+    return stack(picked)
 
 
 def _check_numbers(numbers: NDArray[Any], n_samples: int) -> None:
@@ -128,18 +132,23 @@ def _check_numbers(numbers: NDArray[Any], n_samples: int) -> None:
         )
 
 
-def _check_rows(rows: NDArray[Any], n_features: int) -> None:
+def _refuse_none() -> NoReturn:
+    raise InvalidInputError("no landmarks are given; at least one row or row number is needed.")
+
+
+def _check_rows(rows: RowBlock, n_features: int) -> None:
+    if rows.shape[0] == 0:
+        _refuse_none()
     if rows.shape[1] != n_features:
         raise InvalidInputError(
             f"the landmarks given have {rows.shape[1]} features and the source has {n_features}; give the same columns "
             "in the same order."
         )
-    bad = np.argwhere(~np.isfinite(rows))
-    if len(bad):
-        row, column = bad[0]
-        raise InvalidInputError(
-            f"landmark {row}, column {column} is {rows[row, column]}; landmarks are rows of finite numbers."
-        )
+    finite = FiniteCheck()
+    finite.add(rows)
+    if finite.first is not None:
+        row, column, value = finite.first
+        raise InvalidInputError(f"landmark {row}, column {column} is {value}; landmarks are rows of finite numbers.")
 
 
 def choose_columns(landmarks: Any, n_samples: int, n_landmarks: int, *, seed: int) -> Numbers:

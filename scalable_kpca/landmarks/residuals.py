@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Kernel, TileStrips
-from scalable_kpca.source import Span
+from scalable_kpca.source import RowBlock, Span, is_sparse, stack
 
 __all__ = ["Proposals", "Round", "Step", "floor_of", "mixed", "update_and_draw"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-Block = NDArray[np.floating[Any]]
 
 # A residual is k(x, x) − aᵀk(S, x) with a = W⁻¹k(S, x): errors of size ε in the entries of k make it wrong by 2ε‖a‖,
 # and ‖a‖ is about 1 where the residual is small. Twice that is called zero. In float64 it costs no digit that matters
@@ -31,7 +29,7 @@ class Step:
 
     Attributes
     ----------
-    pivots : ndarray of shape (m, n_features), float64
+    pivots : ndarray or scipy CSR array of shape (m, n_features), float64
         All so far.
     multiplier : ndarray of shape (m, r), float64
         k(x, pivots) times it is the part F of the factor of row x that belongs to the r pivots that are new.
@@ -41,7 +39,7 @@ class Step:
         Of the kernel values.
     """
 
-    pivots: Matrix
+    pivots: RowBlock
     multiplier: Matrix
     numbers: NDArray[np.int64]
     dtype: str
@@ -55,13 +53,13 @@ class Proposals:
     ----------
     total : float
         Sum of the residuals of all rows that they were drawn from.
-    rows : ndarray of shape (b, n_features)
+    rows : ndarray or scipy CSR array of shape (b, n_features)
         Without meaning when `total` is 0.
     numbers : ndarray of shape (b,), int64
     """
 
     total: float
-    rows: Block
+    rows: RowBlock
     numbers: NDArray[np.int64]
 
 
@@ -119,7 +117,7 @@ def update_and_draw(
     proposals, error = None, 0.0
     for batch in span.batches(batch_rows):
         first = batch.start - span.start
-        here = slice(first, first + len(batch.rows))
+        here = slice(first, first + batch.rows.shape[0])
         rows = batch.rows.astype(np.float64)
         if step is None:
             residual[here] = _checked(kernel.diagonal(rows), batch.start)
@@ -148,12 +146,20 @@ def mixed(first: Proposals, second: Proposals, generator: np.random.Generator) -
     takes = generator.random(len(first.numbers)) * total < second.total
     return Proposals(
         total,
-        np.where(takes[:, None], second.rows, first.rows),
+        _rows_of_either(takes, second.rows, first.rows),
         np.where(takes, second.numbers, first.numbers),
     )
 
 
-def _draw(weights: Vector, rows: Block, start: int, width: int, generator: np.random.Generator) -> Proposals:
+def _rows_of_either(takes: NDArray[np.bool_], those: RowBlock, others: RowBlock) -> RowBlock:
+    """Each row from the first block where it is taken there, else from the second."""
+    if not is_sparse(those):
+        return np.where(takes[:, None], those, others)
+    numbers = np.arange(len(takes))
+    return stack([those, others])[np.where(takes, numbers, len(takes) + numbers)]
+
+
+def _draw(weights: Vector, rows: RowBlock, start: int, width: int, generator: np.random.Generator) -> Proposals:
     sums = np.cumsum(weights)
     total = float(sums[-1]) if len(sums) else 0.0
     if total == 0:
@@ -164,7 +170,7 @@ def _draw(weights: Vector, rows: Block, start: int, width: int, generator: np.ra
     return Proposals(total, rows[picks], start + picks)
 
 
-def _updated(rows: Matrix, before: Vector, step: Step, kernel: Kernel, start: int) -> tuple[Vector, float]:
+def _updated(rows: RowBlock, before: Vector, step: Step, kernel: Kernel, start: int) -> tuple[Vector, float]:
     """Residuals after the new pivots, and the error of the kernel entries that they were made of."""
     diagonal = kernel.diagonal(rows)
     explained, error = _explained(rows, step, kernel, step.dtype)
@@ -173,21 +179,21 @@ def _updated(rows: Matrix, before: Vector, step: Step, kernel: Kernel, start: in
         explained, error = _explained(rows, step, kernel, "float64")
     residual = _checked(before - explained, start)
     residual[residual <= floor_of(error, diagonal)] = 0.0
-    chosen = step.numbers[(step.numbers >= start) & (step.numbers < start + len(rows))] - start
+    chosen = step.numbers[(step.numbers >= start) & (step.numbers < start + rows.shape[0])] - start
     residual[chosen] = 0.0
     return residual, error
 
 
-def _explained(rows: Matrix, step: Step, kernel: Kernel, dtype: str) -> tuple[Vector, float]:
+def _explained(rows: RowBlock, step: Step, kernel: Kernel, dtype: str) -> tuple[Vector, float]:
     """‖F‖² of each row, shape (n_rows,), strip by strip."""
-    explained = np.empty(len(rows))
+    explained = np.empty(rows.shape[0])
     multiplier = step.multiplier.astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks
         strips = TileStrips(kernel, rows, step.pivots, dtype=dtype)
         for first, strip in strips:
             factor = strip @ multiplier
             explained[first : first + len(strip)] = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
-    return explained, max(strips.error, np.sqrt(len(step.pivots)) * float(np.finfo(dtype).eps))
+    return explained, max(strips.error, np.sqrt(len(step.multiplier)) * float(np.finfo(dtype).eps))
 
 
 def _checked(values: Vector, start: int) -> Vector:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -14,7 +13,7 @@ from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel, TileStrips, kernel_block
 from scalable_kpca.landmarks.residuals import Proposals, Step, floor_of, mixed, update_and_draw
-from scalable_kpca.source import Span
+from scalable_kpca.source import RowBlock, Span, stack
 from scalable_kpca.streaming import BlockSpan, map_spans
 from scalable_kpca.tiling import PIVOT_BYTES
 
@@ -22,7 +21,6 @@ __all__ = ["MAX_PASSES", "Pivots", "block_of", "choose_pivots"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-Block = NDArray[np.floating[Any]]
 
 MAX_PASSES = 24
 SMALLEST_BLOCK = 32
@@ -36,7 +34,7 @@ class Pivots:
 
     Attributes
     ----------
-    rows : ndarray of shape (m, n_features)
+    rows : ndarray or scipy CSR array of shape (m, n_features)
         In the order in which they were chosen.
     numbers : ndarray of shape (m,), int64
         Their row numbers.
@@ -48,7 +46,7 @@ class Pivots:
         How many were taken from the last proposals without rejection, since the passes had run out.
     """
 
-    rows: Block
+    rows: RowBlock
     numbers: NDArray[np.int64]
     n_passes: int
     is_exact: bool
@@ -139,13 +137,13 @@ def choose_pivots(
     return Pivots(search.rows, search.numbers, n_passes, n_unthinned is None, n_unthinned or 0)
 
 
-def block_of(n_pivots: int, n_features: int) -> int:
-    """Proposals of a pass: half of the pivots, fewer where rows are long.
+def block_of(n_pivots: int, row_width: int) -> int:
+    """Proposals of a pass: half of the pivots, fewer where rows are long: `row_width` float64 numbers.
 
     Kernel values for a pass cost far more than its proposals do, and the more proposals there are, the more of them are
     accepted before the residuals have to be made anew: half of the pivots take 3 to 10 passes, an eighth 9 to 16.
     """
-    room = PIVOT_BYTES // (8 * max(1, n_features))
+    room = PIVOT_BYTES // (8 * max(1, row_width))
     return max(SMALLEST_BLOCK, min(n_pivots // 2, room))
 
 
@@ -165,7 +163,7 @@ class _Search:
         self.seed, self.dtype, self.batch_rows = seed, dtype, batch_rows
         self.n_passes, self.error = 0, 0.0
         self.residuals: list[Vector | None] = [None] * len(spans)
-        self.rows: Block = np.empty((0, 0))
+        self.rows: RowBlock = np.empty((0, 0))
         self.numbers = np.empty(0, np.int64)
         self.factor: Matrix = np.empty((0, 0))
         self.step: Step | None = None
@@ -187,7 +185,7 @@ class _Search:
         """Extend the pivots; how many of them without rejection, or None when all proposals are within rounding."""
         m, rows = len(self.numbers), proposals.rows.astype(np.float64)
         old = self.rows.astype(np.float64)
-        explained = np.empty((m, len(rows)))
+        explained = np.empty((m, rows.shape[0]))
         if m:
             cross = kernel_block(self.kernel, old, rows)
             explained = scipy.linalg.solve_triangular(self.factor, cross, lower=True, check_finite=False)
@@ -198,14 +196,14 @@ class _Search:
         if len(taken) == 0:
             return None
         explained = explained[:, taken]
-        self.rows = np.concatenate([self.rows, proposals.rows[taken]]) if m else proposals.rows[taken]
+        self.rows = stack([self.rows, proposals.rows[taken]]) if m else proposals.rows[taken]
         self.numbers = np.concatenate([self.numbers, proposals.numbers[taken]])
-        pivots = np.concatenate([old, rows[taken]]) if m else rows[taken]
+        pivots = stack([old, rows[taken]]) if m else rows[taken]
         self.step = self._step(pivots, explained, corner, proposals.numbers[taken])
         self.factor = np.block([[self.factor, np.zeros((m, len(taken)))], [explained.T, corner]]) if m else corner
         return n_unthinned
 
-    def _step(self, pivots: Matrix, explained: Matrix, corner: Matrix, numbers: NDArray[np.int64]) -> Step:
+    def _step(self, pivots: RowBlock, explained: Matrix, corner: Matrix, numbers: NDArray[np.int64]) -> Step:
         combined = np.eye(len(corner))
         if len(explained):
             old = scipy.linalg.solve_triangular(self.factor, explained, trans="T", lower=True, check_finite=False)
@@ -215,7 +213,7 @@ class _Search:
         dtype = self.dtype if FLOAT32_RANGE[0] < largest < FLOAT32_RANGE[1] else "float64"
         return Step(pivots, np.ascontiguousarray(multiplier), numbers, dtype)
 
-    def _error(self, rows: Matrix) -> float:
+    def _error(self, rows: RowBlock) -> float:
         """Error of kernel entries in the tasks: what they said, and what these rows let expect of the next pass."""
         with np.errstate(over="ignore"):  # the tasks find out what float32 does not hold
             return max(self.error, TileStrips(self.kernel, rows, rows, dtype=self.dtype).error)

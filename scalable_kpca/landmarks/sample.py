@@ -6,14 +6,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.landmarks.priorities import row_priorities
-from scalable_kpca.source import FiniteCheck, RowSummary, Span
+from scalable_kpca.source import FiniteCheck, RowBlock, RowSummary, Span, stack
 from scalable_kpca.source.checks import Moments
 from scalable_kpca.source.spans import row_numbers
 from scalable_kpca.streaming import BlockSpan, reduce_spans
@@ -21,8 +20,6 @@ from scalable_kpca.streaming import BlockSpan, reduce_spans
 __all__ = ["BATCH_ROWS", "Look", "look"]
 
 logger = logging.getLogger(__name__)
-
-Block = NDArray[np.floating[Any]]
 
 BATCH_ROWS = 8192  # rows that a task reads at a time
 
@@ -35,7 +32,7 @@ class Look:
     ----------
     summary : RowSummary
         Number of rows and the variance of all entries.
-    sample : ndarray of shape (s, n_features)
+    sample : ndarray or scipy CSR array of shape (s, n_features)
         The rows of the smallest priorities, in ascending order of priority: the first m of them are a uniform sample
         of m rows, for every m.
     numbers : ndarray of shape (s,), int64
@@ -43,7 +40,7 @@ class Look:
     """
 
     summary: RowSummary
-    sample: Block
+    sample: RowBlock
     numbers: NDArray[np.int64]
 
 
@@ -130,7 +127,7 @@ class _Sample:
 
     priorities: NDArray[np.uint64]
     numbers: NDArray[np.int64]
-    rows: Block
+    rows: RowBlock
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -154,7 +151,7 @@ def _look_at(span: Span, sample_size: int, seed: int, names: tuple[str, ...], ba
         moments.add(batch.rows)
         if sample_size == 0:
             continue
-        labels = batch.labels if by_ids else row_numbers(batch.start, batch.start + len(batch.rows))
+        labels = batch.labels if by_ids else row_numbers(batch.start, batch.start + batch.rows.shape[0])
         priorities = row_priorities(labels, seed)
         keep = np.flatnonzero(priorities <= limit)
         pieces.append(_Sample(priorities[keep], batch.start + keep, batch.rows[keep]))
@@ -172,7 +169,7 @@ def _smallest(size: int, pieces: Sequence[_Sample]) -> _Sample:
         return _Sample(np.empty(0, np.uint64), np.empty(0, np.int64), np.empty((0, 0)))
     priorities = np.concatenate([piece.priorities for piece in pieces])
     numbers = np.concatenate([piece.numbers for piece in pieces])
-    rows = np.concatenate([piece.rows for piece in pieces])
+    rows = stack([piece.rows for piece in pieces])
     order = np.lexsort((numbers, priorities))[:size]
     return _Sample(priorities[order], numbers[order], rows[order])
 

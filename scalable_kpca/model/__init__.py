@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.errors import ModelFormatError
+from scalable_kpca.errors import InvalidInputError, ModelFormatError
+from scalable_kpca.kernels import CallableKernel, kernel_from_json
 from scalable_kpca.model.exact import Model, in_memory, read_exact, save_exact
 from scalable_kpca.model.files import read_description
 from scalable_kpca.model.nystroem import NystroemModel, read_nystroem, save_nystroem
@@ -39,19 +40,41 @@ def save_model(model: AnyModel, path: str | Path) -> None:
         save_exact(model, path)
 
 
-def load_model(path: str | Path) -> AnyModel:
+def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) -> AnyModel:
     """Model from a directory that `save_model` wrote.
 
     Training rows of an exact model stay on disk until they are needed.
+
+    Parameters
+    ----------
+    path : str or Path
+    kernel : callable, optional
+        The function, of a model whose kernel is one: no code is kept with it.
 
     Raises
     ------
     ModelFormatError
         When the directory is no model, or one of a format that this version does not read.
+    InvalidInputError
+        When a function is needed and not given, or given and not needed.
     """
     directory = Path(path)
     fields = read_description(directory)
+    _check_function(directory, fields.get("kernel"), kernel)
     try:
+        fields["kernel"] = kernel_from_json(fields["kernel"], kernel)
         return _READERS[fields["method"]](directory, fields)
     except Exception as error:
         raise ModelFormatError(f"{directory} is damaged or incomplete: {error}.") from error
+
+
+def _check_function(directory: Path, stored: Any, function: Callable[..., Any] | None) -> None:
+    """InvalidInputError unless a function is given exactly when the kernel of a model is one."""
+    name = stored.get("name") if isinstance(stored, dict) else stored
+    if name == CallableKernel.name and function is None:
+        raise InvalidInputError(
+            f"the kernel of {directory} is a function, {stored.get('function')}, and no code is loaded with a model; "
+            "give it: load_model(path, kernel=function)."
+        )
+    if name != CallableKernel.name and function is not None:
+        raise InvalidInputError(f"the kernel of {directory} is {name!r}, and a function was given: leave it out.")

@@ -11,9 +11,18 @@ from numpy.typing import NDArray
 
 from scalable_kpca.centering import Centering
 from scalable_kpca.certificate import Certificate
-from scalable_kpca.kernels import Kernel, kernel_from_json
+from scalable_kpca.kernels import Kernel
 from scalable_kpca.model.files import check_finite, create_array, new_model, open_arrays
-from scalable_kpca.source import ArrayRows, Rows, StoredRows
+from scalable_kpca.source import (
+    ArrayRows,
+    NoRows,
+    Rows,
+    SparseRows,
+    StoredRows,
+    StoredSparseRows,
+    is_sparse,
+    write_sparse_rows,
+)
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["Model", "in_memory", "read_exact", "save_exact"]
@@ -31,7 +40,7 @@ class Model:
     kernel : Kernel
         With resolved parameters.
     rows : Rows
-        Training rows (n_samples, n_features), in memory or on disk.
+        Training rows (n_samples, n_features), in memory or on disk, dense or sparse; `NoRows` of a precomputed kernel.
     tile_rows : int
         How many of them are read at a time.
     dtype : str
@@ -93,13 +102,14 @@ class Model:
 def save_exact(model: Model, path: str | Path) -> None:
     """Write a model in a new directory; bytes: n_samples · (n_features · itemsize + 8·(k + 1)).
 
-    The training rows are copied block by block.
+    The training rows are copied block by block; sparse ones take 4 bytes and their itemsize for an entry.
     """
     description = {
         "method": "exact",
         "kernel": model.kernel.to_json(),
         "n_samples": model.n_samples,
         "n_features": model.n_features,
+        "rows": _form(model.rows),
         "rows_dtype": model.rows.dtype,
         "tile_rows": model.tile_rows,
         "dtype": model.dtype,
@@ -111,11 +121,20 @@ def save_exact(model: Model, path: str | Path) -> None:
     }
     with new_model(path, description) as group:
         _write_arrays(model, group)
+        if description["rows"] == "csr":
+            write_sparse_rows(model.rows, _rows_path(Path(path)), batch_rows=model.tile_rows)
+        elif description["rows"] == "dense":
+            _write_dense(model.rows, group, model.tile_rows)
 
 
 def in_memory(model: Model) -> Model:
-    """The same model with its training rows read into memory."""
-    return replace(model, rows=ArrayRows(model.rows.read(slice(0, model.rows.n_samples))))
+    """The same model with training rows, if there are any, of its own in memory."""
+    if isinstance(model.rows, NoRows):
+        return model
+    rows = model.rows.read(slice(0, model.rows.n_samples))
+    if isinstance(model.rows, (ArrayRows, SparseRows)):  # what is read from a file is new already
+        rows = rows.copy()
+    return replace(model, rows=SparseRows(rows) if is_sparse(rows) else ArrayRows(rows))
 
 
 def read_exact(directory: Path, fields: dict[str, Any]) -> Model:
@@ -130,14 +149,9 @@ def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
     eigenvalues, eigenvectors, row_means = (
         np.asarray(group[name][...], np.float64) for name in ("eigenvalues", "eigenvectors", "row_means")
     )
-    n_samples, n_features = fields["n_samples"], fields["n_features"]
-    if group["rows"].shape != (n_samples, n_features) or group["rows"].dtype.name != fields["rows_dtype"]:
-        raise ValueError(
-            f"the training rows are not the {n_samples} × {n_features} {fields['rows_dtype']} of model.json"
-        )
     return Model(
-        kernel=kernel_from_json(fields["kernel"]),
-        rows=StoredRows(str(directory / "arrays.zarr" / "rows"), n_samples, n_features, fields["rows_dtype"]),
+        kernel=fields["kernel"],
+        rows=_rows(directory, group, fields),
         tile_rows=fields["tile_rows"],
         dtype=fields["dtype"],
         centering=Centering(row_means, float(fields["grand_mean"])),
@@ -148,6 +162,35 @@ def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
         n_passes=fields["n_passes"],
         feature_names=tuple(fields["feature_names"]),
     )
+
+
+def _rows(directory: Path, group: Any, fields: dict[str, Any]) -> Rows:
+    """The training rows of a description; ValueError when they are not what is stored."""
+    form, n_samples, n_features, dtype = (fields[name] for name in ("rows", "n_samples", "n_features", "rows_dtype"))
+    if form == "none" and n_features == n_samples:
+        return NoRows(n_samples)
+    path = str(_rows_path(directory))
+    if form == "csr":
+        stored: Any = group["rows"]["data"]
+        fits = stored.dtype.name == dtype and group["rows"]["ends"].shape == (n_samples + 1,)
+        rows: Rows = StoredSparseRows(path, n_samples, n_features, dtype)
+    else:
+        stored = group["rows"]
+        fits = form == "dense" and stored.shape == (n_samples, n_features) and stored.dtype.name == dtype
+        rows = StoredRows(path, n_samples, n_features, dtype)
+    if not fits:
+        raise ValueError(f"the training rows are not the {n_samples} × {n_features} {dtype} of model.json")
+    return rows
+
+
+def _rows_path(directory: Path) -> Path:
+    return directory / "arrays.zarr" / "rows"
+
+
+def _form(rows: Rows) -> str:
+    if isinstance(rows, NoRows):
+        return "none"
+    return "csr" if is_sparse(rows.read(slice(0, 1))) else "dense"
 
 
 def _check(model: Model) -> None:
@@ -167,13 +210,15 @@ def _check(model: Model) -> None:
 
 
 def _write_arrays(model: Model, group: Any) -> None:
-    rows, t = model.rows, model.tile_rows
     for name, values in (
         ("eigenvalues", model.eigenvalues),
         ("eigenvectors", model.eigenvectors),
         ("row_means", model.centering.row_means),
     ):
-        create_array(group, name, values.shape, "float64", t)[...] = values
+        create_array(group, name, values.shape, "float64", model.tile_rows)[...] = values
+
+
+def _write_dense(rows: Rows, group: Any, t: int) -> None:
     stored = create_array(group, "rows", (rows.n_samples, rows.n_features), rows.dtype, t)
     tiling = Tiling(rows.n_samples, t)
     for i in range(tiling.n_blocks):

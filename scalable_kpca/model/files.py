@@ -16,7 +16,7 @@ from scalable_kpca.source import checked_codecs
 
 __all__ = ["FORMAT_VERSION", "check_finite", "create_array", "new_model", "open_arrays", "read_description"]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.kernels import Kernel, kernel_from_json
+from scalable_kpca.kernels import Kernel
 from scalable_kpca.model.files import check_finite, create_array, new_model, open_arrays
 from scalable_kpca.nystroem import Accumulators, Basis, NystroemCertificate, Projection
-from scalable_kpca.source import gram_columns
+from scalable_kpca.source import RowBlock, SparseRows, StoredSparseRows, gram_columns, is_sparse, write_sparse_rows
 
 __all__ = ["NystroemModel", "read_nystroem", "save_nystroem"]
 
@@ -86,7 +86,7 @@ class NystroemModel:
         """Function from rows to scores; of a precomputed kernel, from their values with the landmarks."""
         return Projection(self.basis, self.weights, self.offset)
 
-    def scores(self, rows: NDArray[np.floating[Any]]) -> Matrix:
+    def scores(self, rows: RowBlock) -> Matrix:
         """Scores of rows (b, n_features), shape (b, k), float64."""
         return self.projection(rows if self.columns is None else gram_columns(rows, self.columns, None))
 
@@ -109,19 +109,29 @@ def save_nystroem(model: NystroemModel, path: str | Path) -> None:
         "certificate": model.certificate.to_json(),
         "feature_names": list(model.feature_names),
         "precomputed": model.columns is not None,
+        "landmarks": "csr" if is_sparse(basis.landmarks) else "dense",
+        "n_features": int(basis.landmarks.shape[1]),
     }
     with new_model(path, description) as group:
         for name, values in _arrays(model).items():
             create_array(group, name, values.shape, values.dtype.name, CHUNK_ROWS)[...] = values
+        if is_sparse(basis.landmarks):
+            write_sparse_rows(SparseRows(basis.landmarks), _landmarks_path(Path(path)), batch_rows=CHUNK_ROWS)
 
 
 def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
     """Model from a directory and its description; any exception when they do not belong together."""
     group = open_arrays(directory)
-    landmarks = np.asarray(group["landmarks"][...])
+    if fields["landmarks"] == "csr":
+        m = int(group["shift"].shape[0])
+        dtype = group["landmarks"]["data"].dtype.name
+        stored = StoredSparseRows(str(_landmarks_path(directory)), m, int(fields["n_features"]), dtype)
+        landmarks = stored.read(slice(0, m))
+    else:
+        landmarks = np.asarray(group["landmarks"][...])
     found = {name: np.asarray(group[name][...], np.float64) for name in _FLOAT64}
     basis = Basis(
-        kernel=kernel_from_json(fields["kernel"]),
+        kernel=fields["kernel"],
         landmarks=landmarks,
         dtype=fields["dtype"],
         scale=float(fields["scale"]),
@@ -142,7 +152,7 @@ def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
     if fields["precomputed"]:
         model = replace(model, columns=np.asarray(group["columns"][...], np.int64))
     check_finite({**_arrays(model), **numbers})
-    _check_shapes(model, fields["basis"])
+    _check_shapes(model, fields)
     return model
 
 
@@ -151,25 +161,34 @@ _FLOAT64 = ("shift", "omega", "projection", "gram", "sums", "eigenvalues", "weig
 
 def _arrays(model: NystroemModel) -> dict[str, NDArray[Any]]:
     basis, sums = model.basis, model.sums
+    dense = {} if is_sparse(basis.landmarks) else {"landmarks": basis.landmarks}
     columns = {} if model.columns is None else {"columns": model.columns}
-    return columns | {
-        "landmarks": basis.landmarks,
-        "shift": basis.shift,
-        "omega": basis.omega,
-        "projection": basis.projection,
-        "gram": sums.gram,
-        "sums": sums.sums,
-        "eigenvalues": model.eigenvalues,
-        "weights": model.weights,
-        "offset": model.offset,
-    }
+    return (
+        dense
+        | columns
+        | {
+            "shift": basis.shift,
+            "omega": basis.omega,
+            "projection": basis.projection,
+            "gram": sums.gram,
+            "sums": sums.sums,
+            "eigenvalues": model.eigenvalues,
+            "weights": model.weights,
+            "offset": model.offset,
+        }
+    )
 
 
-def _check_shapes(model: NystroemModel, digest: str) -> None:
+def _landmarks_path(directory: Path) -> Path:
+    return directory / "arrays.zarr" / "landmarks"
+
+
+def _check_shapes(model: NystroemModel, fields: dict[str, Any]) -> None:
     basis, sums, k = model.basis, model.sums, model.n_components
     m, r, c = basis.n_landmarks, basis.rank, basis.n_columns
     fits = (
         basis.landmarks.ndim == 2
+        and basis.landmarks.shape == (m, fields["n_features"])
         and basis.shift.shape == (m,)
         and basis.projection.shape == (m, r)
         and (sums.gram.shape, sums.sums.shape) == ((c, c), (c,))
@@ -181,7 +200,7 @@ def _check_shapes(model: NystroemModel, digest: str) -> None:
     )
     if not fits:
         raise ValueError("the arrays do not fit together")
-    if basis.digest != digest:
+    if basis.digest != fields["basis"]:
         raise ValueError("landmarks and projection are not those of model.json")
     if sums.n_samples < 1:
         raise ValueError(f"n_samples is {sums.n_samples}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.nystroem.basis import Basis
-from scalable_kpca.source import Span
+from scalable_kpca.source import RowBlock, Span
 
 __all__ = ["Accumulators", "accumulate", "in_features"]
 
@@ -138,9 +138,9 @@ class _Sums:
         self._gram, self._sums = np.zeros((c, c)), np.zeros(c)
         self._n_samples, self._diagonal_sum, self._max_diagonal, self._error = 0, 0.0, 0.0, 0.0
 
-    def add(self, rows: Block, number: int) -> None:
+    def add(self, rows: RowBlock, number: int) -> None:
         """Add rows, the first of which has a number."""
-        if len(rows) == 0:
+        if rows.shape[0] == 0:
             return
         with np.errstate(over="ignore", invalid="ignore"):
             self._add_diagonal(self._basis.diagonal(rows))
@@ -166,7 +166,7 @@ class _Sums:
         self._sums += np.ones(len(features), features.dtype) @ features
         return True
 
-    def _add_wide(self, rows: Block, number: int) -> None:
+    def _add_wide(self, rows: RowBlock, number: int) -> None:
         for _, block in self._basis.cross(rows, "float64"):
             if not np.isfinite(block).all():
                 row = int(np.argwhere(~np.isfinite(block))[0, 0])

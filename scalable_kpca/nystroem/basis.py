@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Kernel, Precomputed, TileStrips, kernel_block
+from scalable_kpca.source import RowBlock, is_sparse
 from scalable_kpca.tiling import BLOCK_ROWS
 
 __all__ = ["Basis", "CrossBlocks", "build_basis"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-Block = NDArray[np.floating[Any]]
+Block = NDArray[np.floating[Any]]  # of C
 
 # of the largest variance: predicted rounding of CᵀC, beyond which CP is accumulated instead
 DIRECT_GOOD = {"float32": 1e-5, "float64": 1e-12}
@@ -64,7 +65,7 @@ class Basis:
     Attributes
     ----------
     kernel : Kernel
-    landmarks : ndarray of shape (m, n_features)
+    landmarks : ndarray or scipy CSR array of shape (m, n_features)
     dtype : str
         Of C = k(X, L); W is float64 in any case.
     scale : float
@@ -83,7 +84,7 @@ class Basis:
     """
 
     kernel: Kernel
-    landmarks: Block
+    landmarks: RowBlock
     dtype: str
     scale: float
     shift: Vector
@@ -95,7 +96,7 @@ class Basis:
     @property
     def n_landmarks(self) -> int:
         """Number of landmarks."""
-        return len(self.landmarks)
+        return int(self.landmarks.shape[0])
 
     @property
     def rank(self) -> int:
@@ -111,12 +112,16 @@ class Basis:
     def digest(self) -> str:
         """SHA-256 of everything that accumulators depend on: sums with equal digests may be added."""
         total = hashlib.sha256(json.dumps([self.kernel.to_json(), self.dtype, self.accumulates_features]).encode())
-        for values in (self.landmarks, np.float64(self.scale), self.shift, self.projection):
+        rows: tuple[Any, ...] = (self.landmarks,)
+        if is_sparse(self.landmarks):
+            sparse = self.landmarks
+            rows = (sparse.data, sparse.indices.astype(np.int64), sparse.indptr.astype(np.int64))
+        for values in (*rows, np.float64(self.scale), self.shift, self.projection):
             total.update(np.ascontiguousarray(values).data)
         return total.hexdigest()
 
-    def cross(self, rows: Block, dtype: str | None = None) -> CrossBlocks:
-        """Kernel values between rows of shape (b, n_features) and the landmarks, in the dtype of the basis or another.
+    def cross(self, rows: RowBlock, dtype: str | None = None) -> CrossBlocks:
+        """Kernel values between rows (b, n_features) and the landmarks, in the dtype of the basis or another.
 
         Returns
         -------
@@ -128,18 +133,18 @@ class Basis:
             strips = TileStrips(self.kernel, rows.astype(np.float64), self._columns, strip_rows=BLOCK_ROWS, dtype=dtype)
         return CrossBlocks(strips, np.dtype(dtype).type(self.scale), self.shift.astype(dtype))
 
-    def diagonal(self, rows: Block) -> Vector:
+    def diagonal(self, rows: RowBlock) -> Vector:
         """k(x, x)/scale, shape (b,), float64."""
         values: Vector = self.kernel.diagonal(rows.astype(np.float64)) / self.scale
         return values
 
     @cached_property
-    def _columns(self) -> Matrix:
+    def _columns(self) -> RowBlock:
         return self.landmarks.astype(np.float64)
 
 
 def build_basis(
-    kernel: Kernel, landmarks: Block, dtype: str, *, n_samples: int = 1, indefinite: str = "error"
+    kernel: Kernel, landmarks: RowBlock, dtype: str, *, n_samples: int = 1, indefinite: str = "error"
 ) -> Basis:
     """Basis of some landmarks.
 
@@ -147,7 +152,7 @@ def build_basis(
     ----------
     kernel : Kernel
         Resolved kernel.
-    landmarks : ndarray of shape (m, n_features)
+    landmarks : ndarray or scipy CSR array of shape (m, n_features)
         Finite rows, m ≥ 1; repeated ones do no harm.
     dtype : {"float32", "float64"}
         Of C.
@@ -220,7 +225,7 @@ def _power_of_four(largest: float) -> float:
 def _negative_share(kernel: Kernel, omega: Vector, eps: float, indefinite: str) -> float:
     """Share of the negative eigenvalues of W, 0 when they are rounding; an error when they are to be refused."""
     magnitudes = np.abs(omega)
-    rounding = len(omega) * eps * float(magnitudes.max())
+    rounding = max(len(omega) * eps, kernel.noise) * float(magnitudes.max())
     if kernel.positive_semidefinite or omega[0] >= -rounding:
         return 0.0
     share = float(magnitudes[omega < 0].sum() / magnitudes.sum())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.nystroem.basis import Basis
+from scalable_kpca.source import RowBlock
 
 __all__ = ["Projection"]
 
@@ -38,9 +38,9 @@ class Projection:
     weights: Matrix
     offset: Vector
 
-    def __call__(self, rows: NDArray[np.floating[Any]]) -> Matrix:
+    def __call__(self, rows: RowBlock) -> Matrix:
         """Scores of rows."""
-        scores = np.empty((len(rows), len(self.offset)))
+        scores = np.empty((rows.shape[0], len(self.offset)))
         weights = self.weights.astype(self.basis.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             for start, block in self.basis.cross(rows):

@@ -86,7 +86,7 @@ def solve_spectrum(
     inner = _eigen(basis, sums)
     values = inner[0]
     residual, rounding = trace_residual(basis, sums), _rounding(basis, sums)
-    _check_definite(basis, sums, residual, rounding, indefinite)
+    _check_definite(basis, sums, residual, rounding + basis.kernel.noise * sums.diagonal_sum, indefinite)
     largest = float(values[0]) if len(values) else 0.0
     threshold = zero_threshold(sums.n_samples, basis.dtype, max(largest, sums.max_diagonal), sums.entry_error)
     bound = max(float(values.sum()), 0.0) + max(residual, 0.0) + rounding
@@ -205,10 +205,10 @@ def _count(
                 AccuracyWarning,
                 stacklevel=3,
             )
-            return max(1, non_zero)
+            return max(0 if drop_zeros else 1, non_zero)
         return int(np.argmax(reached)) + 1
     wanted = max(1, len(values)) if n_components is None else n_components
-    return max(1, min(wanted, non_zero)) if drop_zeros else wanted
+    return min(wanted, non_zero) if drop_zeros else wanted
 
 
 def _signs(basis: Basis, weights: Matrix, offset: Vector) -> Vector:
@@ -226,7 +226,7 @@ def _certificate(
     total = max(float(values.sum()), 0.0)
     bound = total + beyond
     missed = (float(values[k]) if k < len(values) else 0.0) + beyond
-    complete = certified and (k >= sums.n_samples or missed <= float(found[-1]) + rounding)
+    complete = certified and (k >= sums.n_samples or missed <= float(found[-1:].sum()) + rounding)
     return NystroemCertificate(
         trace_residual=residual * unit,
         rounding=rounding * unit,

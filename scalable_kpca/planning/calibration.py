@@ -14,6 +14,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -84,18 +85,22 @@ def machine_rates(
     and one set of libraries, and forgotten when they change.
     """
     path = cache_file()
-    cache = _load(path)
+    known = _load(path)
     parts = _parts(kernel, dtype, n_threads, directory)
-    found = {part.key: cache.get(part.key, {}) for part in parts}
+    found = {part.key: known.get(part.key, {}) for part in parts}
     found = {part.key: found[part.key] if _is_whole(found[part.key], part.role) else {} for part in parts}
     wanted = [part for part in parts if measure == "everything" or (measure == "missing" and not found[part.key])]
-    with single_threaded_blas():
-        fresh = {part.key: rates for part in wanted if (rates := part.measure())}
+    fresh = _measured(wanted) if wanted else {}
     if fresh:
         # another process may have added to it meanwhile
         _save(path, {**_load(path), **fresh})
     found |= fresh
     return _composed(nominal_rates(kernel, dtype), {part.role: found[part.key] for part in parts})
+
+
+def _measured(parts: list[_Part]) -> dict[str, Rates]:
+    with single_threaded_blas():
+        return {part.key: rates for part in parts if (rates := part.measure())}
 
 
 def cache_file() -> Path | None:
@@ -154,6 +159,7 @@ def _composed(rates: MachineRates, found: dict[str, Rates]) -> MachineRates:
     return replace(rates, cache_bytes=available_memory() // 2, is_measured=all(found.values()))
 
 
+@cache  # a plan asks for it; what is installed and loaded for arithmetic stays the same in a process
 def _identity() -> dict[str, Any]:
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     blas = sorted(f"{pool['internal_api']} {pool.get('version')}" for pool in pools)

@@ -102,7 +102,9 @@ def plan(
     if method == "auto":
         method, why = _choose_method(exact, by_landmarks, kernel, n_samples)
     planned: Callable[..., Plan | NystroemPlan] = exact if method == "exact" else by_landmarks
-    found = _with_rates(planned, kernel, directory, calibrate)
+    # what only tells whether, and of what dtype, lists no alternatives
+    outline = partial(exact, compares=False) if method == "exact" else by_landmarks
+    found = _with_rates(planned, outline, kernel, directory, calibrate)
     return replace(found, reasons=(*why, *found.reasons))
 
 
@@ -113,8 +115,8 @@ def _choose_method(
     if kernel == "precomputed":
         return "nystroem", ("method=nystroem: a precomputed kernel is read where landmarks are",)
     try:
-        found = exact()
-        found = exact(rates=nominal_rates(kernel, found.dtype))
+        found = exact(compares=False)
+        found = exact(rates=nominal_rates(kernel, found.dtype), compares=False)
     except MemoryLimitError as error:
         try:
             by_landmarks()
@@ -130,11 +132,12 @@ def _choose_method(
 
 def _with_rates(
     planned: Callable[..., Plan | NystroemPlan],
+    outline: Callable[..., Plan | NystroemPlan],
     kernel: str,
     directory: str | Path | None,
     calibrate: Literal["never", "large", "always"],
 ) -> Plan | NystroemPlan:
-    found = planned()  # refuses what cannot be
+    found = outline()  # refuses what cannot be
     rates_of = partial(
         machine_rates,
         kernel,

@@ -36,6 +36,12 @@ class EigenResult:
         Inner products of their residuals, RᵀR.
     ritz_vectors : ndarray of shape (n_samples, p), float64, or None
         The first p ≥ k Ritz vectors, orthonormal: those whose residuals are small together.
+    bound_of_others : float or None
+        Every other eigenvalue is at most this, where the method has proven it.
+    proof : str
+        What proves it.
+    lowest : float or None
+        Lowest eigenvalue, where the method was asked to look for it: exact for a whole spectrum, else a Ritz value.
     """
 
     eigenvalues: NDArray[np.float64]
@@ -48,6 +54,9 @@ class EigenResult:
     ritz_values: NDArray[np.float64] | None = None
     ritz_gram: NDArray[np.float64] | None = None
     ritz_vectors: NDArray[np.float64] | None = None
+    bound_of_others: float | None = None
+    proof: str = ""
+    lowest: float | None = None
 
 
 def canonical(

@@ -4,7 +4,17 @@ from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
 from scalable_kpca.source.decoding import ParquetSpan
 from scalable_kpca.source.parquet import ParquetSource
-from scalable_kpca.source.precomputed import GramColumns, check_landmark_block, gram_columns
+from scalable_kpca.source.precomputed import (
+    ASYMMETRY,
+    GramColumns,
+    MatrixEntries,
+    NoRows,
+    RowNumbers,
+    check_landmark_block,
+    gram_columns,
+    refuse_asymmetric,
+    write_matrix,
+)
 from scalable_kpca.source.rows import (
     ArrayRows,
     Rows,
@@ -16,31 +26,58 @@ from scalable_kpca.source.rows import (
     write_rows,
 )
 from scalable_kpca.source.spans import Batch, RowsSpan, Span, row_spans
+from scalable_kpca.source.sparse import (
+    RowBlock,
+    SparseRows,
+    alike,
+    as_csr,
+    is_sparse,
+    row_width,
+    squared_norms_of,
+    stack,
+)
+from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
 from scalable_kpca.source.tables import Source, open_source
 
 __all__ = [
+    "ASYMMETRY",
     "ArrayRows",
     "ArraySource",
     "ArraySpan",
     "Batch",
     "FiniteCheck",
     "GramColumns",
+    "MatrixEntries",
+    "NoRows",
     "ParquetSource",
     "ParquetSpan",
+    "RowBlock",
+    "RowNumbers",
     "RowSummary",
     "Rows",
     "RowsSpan",
     "Source",
     "Span",
+    "SparseRows",
     "StoredRows",
+    "StoredSparseRows",
+    "alike",
+    "as_csr",
     "check_landmark_block",
     "check_width",
     "checked_codecs",
     "digest_rows",
     "gram_columns",
+    "is_sparse",
     "open_rows",
     "open_source",
     "read_rows",
+    "refuse_asymmetric",
     "row_spans",
+    "row_width",
+    "squared_norms_of",
+    "stack",
+    "write_matrix",
     "write_rows",
+    "write_sparse_rows",
 ]

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.source.sparse import RowBlock, is_sparse
 
 __all__ = ["FiniteCheck", "Moments", "RowSummary", "check_width"]
 
-Block = NDArray[np.floating[Any]]
+Values = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,32 @@ class Moments:
     def __init__(self) -> None:
         self.count, self.mean, self.squares = 0, 0.0, 0.0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         """Merge the next block."""
-        if block.size == 0:
+        if 0 in block.shape:
             return
         with np.errstate(over="ignore", invalid="ignore"):  # a variance beyond float64 matters only to who asks for it
-            self._merge(block)
+            values = block.data if is_sparse(block) else block
+            if values.size:
+                self._merge(values)
+            self._merge_zeros(block.shape[0] * block.shape[1] - values.size)
 
-    def _merge(self, block: Block) -> None:
-        mean = float(block.mean(dtype=np.float64))
-        squares = float(np.square(np.subtract(block, mean, dtype=np.float64)).sum())
-        total = self.count + block.size
+    def _merge(self, values: Values) -> None:
+        mean = float(values.mean(dtype=np.float64))
+        squares = float(np.square(np.subtract(values, mean, dtype=np.float64)).sum())
+        total = self.count + values.size
         delta = mean - self.mean
-        self.squares += squares + delta * delta * self.count * block.size / total
-        self.mean += delta * block.size / total
+        self.squares += squares + delta * delta * self.count * values.size / total
+        self.mean += delta * values.size / total
         self.count = total
+
+    def _merge_zeros(self, number: int) -> None:
+        """The entries of sparse rows that are not stored."""
+        if number:
+            total = self.count + number
+            self.squares += self.mean * self.mean * self.count * number / total
+            self.mean -= self.mean * number / total
+            self.count = total
 
     def merged(self, later: Moments) -> Moments:
         """Those of all entries of both, in an object of its own."""
@@ -89,8 +101,11 @@ class FiniteCheck:
         self.first: tuple[int, int, float] | None = None
         self.bad_rows, self.seen = 0, 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         """Look at the next rows."""
+        if is_sparse(block):
+            self._add_sparse(block)
+            return
         finite = np.isfinite(block)
         if not finite.all():
             if self.first is None:
@@ -98,6 +113,15 @@ class FiniteCheck:
                 self.first = (self.seen + int(row), int(column), float(block[row, column]))
             self.bad_rows += int((~finite.all(axis=1)).sum())
         self.seen += len(block)
+
+    def _add_sparse(self, block: RowBlock) -> None:
+        bad = np.flatnonzero(~np.isfinite(block.data))
+        if len(bad):
+            rows = np.searchsorted(block.indptr, bad, side="right") - 1
+            if self.first is None:
+                self.first = (self.seen + int(rows[0]), int(block.indices[bad[0]]), float(block.data[bad[0]]))
+            self.bad_rows += len(np.unique(rows))
+        self.seen += block.shape[0]
 
     def merged(self, later: FiniteCheck) -> FiniteCheck:
         """What both found, the rows of `later` following on those of this one, in an object of its own."""

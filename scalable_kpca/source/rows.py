@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError, StorageError, storage_errors
 from scalable_kpca.source.checks import FiniteCheck, Moments, RowSummary
+from scalable_kpca.source.sparse import RowBlock, is_sparse, stack
 
 __all__ = [
     "ArrayRows",
@@ -22,6 +23,7 @@ __all__ = [
     "StoredRows",
     "aligned_blocks",
     "checked_codecs",
+    "cut",
     "digest_rows",
     "open_rows",
     "read_rows",
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 Block = NDArray[np.floating[Any]]
-Batches = Iterator[Block]
+Batches = Iterator[RowBlock]
 
 
 class Rows(Protocol):
@@ -48,8 +50,8 @@ class Rows(Protocol):
     def n_features(self) -> int: ...  # noqa: D102
     @property
     def dtype(self) -> str: ...  # noqa: D102
-    def read(self, rows: slice) -> Block:
-        """Rows of a slice, shape (stop − start, n_features)."""
+    def read(self, rows: slice) -> RowBlock:
+        """Rows of a slice, shape (stop − start, n_features): an ndarray, or a CSR array where rows are sparse."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,22 +104,27 @@ class StoredRows:
         return block
 
 
-def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[Block]:
+def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[RowBlock]:
     """The same rows in blocks of exactly `tile_rows`, the last one shorter; holds less than two blocks."""
-    pending: list[Block] = []
+    pending: list[RowBlock] = []
     held = 0
     for batch in batches:
-        start = 0
-        while held + len(batch) - start >= tile_rows:
+        start, length = 0, batch.shape[0]
+        while held + length - start >= tile_rows:
             stop = start + tile_rows - held
             pending.append(batch[start:stop])
-            yield np.concatenate(pending)
+            yield stack(pending)
             pending, held, start = [], 0, stop
-        if start < len(batch):
+        if start < length:
             pending.append(batch[start:].copy())
-            held += len(batch) - start
+            held += length - start
     if held:
-        yield np.concatenate(pending)
+        yield stack(pending)
+
+
+def cut(n_rows: int, length: int) -> Sequence[tuple[int, int]]:
+    """Starts and stops of consecutive pieces of at most `length` rows."""
+    return [(start, min(start + length, n_rows)) for start in range(0, n_rows, length)]
 
 
 def read_rows(batches: Batches, n_features: int, tile_rows: int, names: Sequence[str] | None = None) -> RowSummary:
@@ -236,9 +243,18 @@ def open_rows(path: Path, fingerprint: str) -> tuple[StoredRows, RowSummary] | N
 def digest_rows(rows: Rows, tile_rows: int) -> str:
     """SHA-256 of shape, dtype and contents of rows that tasks can read, hexadecimal; one streaming pass."""
     total = hashlib.sha256(f"{rows.n_samples} {rows.n_features} {rows.dtype}".encode())
-    for start in range(0, rows.n_samples, tile_rows):
-        block = rows.read(slice(start, min(start + tile_rows, rows.n_samples)))
-        total.update(np.ascontiguousarray(block).data)
+    parts: list[Any] = []  # of sparse rows: digests of columns and entries, so that no block boundary shows
+    for piece in cut(rows.n_samples, tile_rows):
+        block = rows.read(slice(*piece))
+        if is_sparse(block):
+            parts = parts or [hashlib.sha256(), hashlib.sha256()]
+            total.update(np.diff(block.indptr).astype(np.int64).data)
+            parts[0].update(block.indices.astype(np.int64).data)
+            parts[1].update(np.ascontiguousarray(block.data).data)
+        else:
+            total.update(np.ascontiguousarray(block).data)
+    for part in parts:
+        total.update(part.digest())
     return total.hexdigest()
 
 
@@ -257,7 +273,7 @@ def _consume(
             moments.add(block)
             if store is not None:
                 store(start, block)
-        start += len(block)
+        start += block.shape[0]
     finite.raise_if_any()
     return RowSummary(start, n_features, moments.variance())
 

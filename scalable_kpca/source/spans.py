@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scalable_kpca.source.rows import Rows
+from scalable_kpca.source.rows import Rows, cut
+from scalable_kpca.source.sparse import RowBlock
 
 __all__ = ["Batch", "Labels", "RowsSpan", "Span", "cut", "row_numbers", "row_spans"]
 
@@ -24,7 +24,7 @@ class Batch:
     ----------
     part : int
         Index of the part.
-    rows : ndarray of shape (m, n_features), float32 or float64
+    rows : ndarray or scipy CSR array of shape (m, n_features), float32 or float64
     labels : pyarrow.Table or None
         Ids and passthrough columns of the same m rows, as far as they were asked for.
     start : int
@@ -32,7 +32,7 @@ class Batch:
     """
 
     part: int
-    rows: NDArray[np.floating[Any]]
+    rows: RowBlock
     labels: Any = None
     start: int = 0
 
@@ -91,11 +91,6 @@ class RowsSpan:
 def row_spans(rows: Rows, span_rows: int) -> list[RowsSpan]:
     """Spans of `span_rows` rows, the last one shorter."""
     return [RowsSpan(rows, start, stop - start) for start, stop in cut(rows.n_samples, span_rows)]
-
-
-def cut(n_rows: int, length: int) -> Sequence[tuple[int, int]]:
-    """Starts and stops of consecutive pieces of at most `length` rows."""
-    return [(start, min(start + length, n_rows)) for start in range(0, n_rows, length)]
 
 
 def row_numbers(start: int, stop: int) -> Any:

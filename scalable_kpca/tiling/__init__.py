@@ -7,6 +7,8 @@ from scalable_kpca.tiling.choices import (
     SOLVERS,
     check_choice,
     check_components,
+    check_whole,
+    is_few,
 )
 from scalable_kpca.tiling.footprint import BLOCK_ROWS, KMEANS_ROWS, PIVOT_BYTES, WAVE
 from scalable_kpca.tiling.homes import Alternative
@@ -14,7 +16,9 @@ from scalable_kpca.tiling.plan import Plan, plan_exact
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
 from scalable_kpca.tiling.sizes import (
     CERTIFIED_COLUMNS,
+    LARGEST_TILE,
     PROBE_BYTES,
+    PROCESS_BYTES,
     RANDOM_COLUMNS,
     SQUARE_ARRAYS,
     START_LANDMARKS,
@@ -31,8 +35,10 @@ __all__ = [
     "GRAM_HOMES",
     "KMEANS_ROWS",
     "LANDMARK_METHODS",
+    "LARGEST_TILE",
     "PIVOT_BYTES",
     "PROBE_BYTES",
+    "PROCESS_BYTES",
     "RANDOM_COLUMNS",
     "SOLVERS",
     "SQUARE_ARRAYS",
@@ -47,6 +53,8 @@ __all__ = [
     "arpack_vectors",
     "check_choice",
     "check_components",
+    "check_whole",
+    "is_few",
     "nominal_rates",
     "plan_exact",
     "plan_nystroem",

@@ -19,6 +19,7 @@ __all__ = [
     "check_whole",
     "choose_dtype",
     "choose_solver",
+    "is_few",
     "is_possible",
 ]
 
@@ -26,7 +27,9 @@ LANDMARK_METHODS = ("uniform", "kmeans++", "rpcholesky")  # and "given" by an ar
 GRAM_HOMES = ("zarr", "memory", "recompute")
 SOLVERS = ("dense", "arpack", "block_krylov", "power")
 
-DENSE_LIMIT = 2000  # rows up to which LAPACK on the whole matrix beats passes
+DENSE_LIMIT = 2000  # rows up to which a matrix that is formed beats passes
+LAPACK_ROWS = 200  # rows up to which LAPACK takes a millisecond, whatever is wanted
+ROWS_OF_FEW = 40  # to a pair: from here on Lanczos and a proof beat LAPACK on flat spectra too [docs/decisions/0016]
 
 Components = int | float | None
 
@@ -75,7 +78,7 @@ def choose_solver(solver: str, n_samples: int, n_components: Components) -> tupl
         solver = "dense" if n_samples <= DENSE_LIMIT or n_components is None or many else "block_krylov"
         reasons.append(
             f"solver={solver}: "
-            + (f"up to {DENSE_LIMIT} rows the whole spectrum is cheap" if n_samples <= DENSE_LIMIT
+            + (f"up to {DENSE_LIMIT} rows a matrix that is formed is cheap" if n_samples <= DENSE_LIMIT
                else "all components are wanted" if n_components is None
                else "a large part of the spectrum is wanted" if many
                else "a few components of a large matrix, in few passes")
@@ -94,6 +97,11 @@ def choose_solver(solver: str, n_samples: int, n_components: Components) -> tupl
         reasons.append(f"solver=dense: iterative solvers find at most n_samples − 1 = {n_samples - 1} components")
         solver = "dense"
     return solver, reasons
+
+
+def is_few(n_samples: int, n_components: int) -> bool:
+    """Whether so few components are wanted, 0 being unknown, that LAPACK does more than is needed."""
+    return 0 < ROWS_OF_FEW * n_components <= n_samples and n_samples > LAPACK_ROWS
 
 
 def is_possible(solver: str, n_components: Components) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from scalable_kpca.tiling.choices import is_few
 from scalable_kpca.tiling.rates import MachineRates
 from scalable_kpca.tiling.sizes import CERTIFIED_COLUMNS, START_LANDMARKS, Job, run_width, stored_bytes
 from scalable_kpca.tiling.tiles import Tiling
@@ -18,6 +21,7 @@ __all__ = [
 PROCESS_SECONDS = 1.5  # until a new process has imported what `skpca run` needs
 ARPACK_PASSES = (30, 2)  # and for each component: 36 for 3 of them, 50 for 10, 94 for 30
 PROBE_PASSES = 8  # of a block that looks for what ARPACK missed: 4 to 9
+LANCZOS_SHARE = 0.1  # of the time of LAPACK: few pairs of a formed matrix, and the factorisation that proves them
 POWER_PASSES = {"float32": 15, "float64": 20}
 
 
@@ -28,7 +32,7 @@ def expected_passes(job: Job) -> int:
     -----
     Constants, measured on spectra that decay: the plan does not know the spectrum. Block Krylov from a Nyström start
     takes 4 or 5, two more for the tighter tolerance of float64, and more where it is to reach a share of the variance.
-    The dense solver takes one for sums and one for the matrix.
+    The dense solver takes one for sums and one for the matrix, from which it knows the residuals of a few pairs.
     """
     if job.solver == "block_krylov":
         return 5 if job.dtype == "float32" else 7
@@ -84,6 +88,8 @@ def pass_seconds(
 def solver_seconds(job: Job, rates: MachineRates) -> float:
     """Seconds of the solver beside its passes, in one thread: orthogonalisation, or LAPACK."""
     n, passes = job.n_samples, expected_passes(job)
+    if _is_lanczos(job):
+        return LANCZOS_SHARE * rates.lapack * n**3
     if job.solver == "dense":
         wanted = (job.n_components or n) / n
         return rates.lapack * n**3 * (0.4 + 0.6 * wanted)
@@ -113,6 +119,7 @@ def staging_seconds(job: Job, rates: MachineRates, *, is_run: bool) -> float:
     return PROCESS_SECONDS + rates.stage * numbers + 8 * numbers * (2 / rates.read + 2 / rates.flush)
 
 
+@lru_cache(maxsize=1024)  # a plan asks for the same ways several times: to choose, to compare, to say why
 def fit_seconds(job: Job, home: str, tile_rows: int, rates: MachineRates, *, is_run: bool = False) -> float:
     """Seconds of a whole fit: rows, start block, passes, solver, certificate.
 
@@ -141,8 +148,12 @@ def fit_seconds(job: Job, home: str, tile_rows: int, rates: MachineRates, *, is_
     return staging_seconds(job, rates, is_run=is_run) + beside + passes
 
 
+def _is_lanczos(job: Job) -> bool:
+    return job.solver == "dense" and is_few(job.n_samples, job.n_components)
+
+
 def _certifying_passes(job: Job) -> int:
-    if job.solver not in ("arpack", "dense"):
+    if job.solver not in ("arpack", "dense") or _is_lanczos(job):
         return 0
     return -(-(job.n_components or job.n_samples) // CERTIFIED_COLUMNS)
 

@@ -126,7 +126,15 @@ def choose_home(job: Job, gram: str, tile_rows: int, limits: Limits) -> str:
 
 
 def compare(
-    job: Job, home: str, tile_rows: int, limits: Limits, n_components: Components, *, gram: str, solver: str
+    job: Job,
+    home: str,
+    tile_rows: int,
+    limits: Limits,
+    n_components: Components,
+    *,
+    gram: str,
+    solver: str,
+    alone: bool = False,
 ) -> tuple[Alternative, ...]:
     """Every home for the chosen solver and the best home for each other one, the chosen pair first.
 
@@ -138,6 +146,8 @@ def compare(
         As asked for: not every solver can find a share of the variance.
     gram, solver : str
         As asked for: ``"auto"``, or a name that explains why something faster is not taken.
+    alone : bool
+        Whether only the chosen pair is wanted.
 
     Returns
     -------
@@ -145,9 +155,14 @@ def compare(
     """
     chosen = limits.seconds(job, home, tile_rows)
     found = [_alternative(job, home, tile_rows, limits, "chosen")]
+    if alone:
+        return tuple(found)
     for other in GRAM_HOMES:
         if other != home:
-            reason = f"but gram={home} was asked for" if gram != "auto" else "but not enough to fill a disk"
+            unasked = (
+                "a matrix that is formed keeps its tiles" if job.solver == "dense" else "not enough to fill a disk"
+            )
+            reason = f"but {unasked}" if gram == "auto" else f"but gram={home} was asked for"
             found.append(_judged(job, other, tile_rows, limits, chosen, reason))
     reason = f"but solver={job.solver} was asked for" if solver != "auto" else "but solvers are chosen by size alone"
     for name in ("dense", "arpack", "block_krylov"):
@@ -159,6 +174,9 @@ def compare(
 
 def _fastest(job: Job, tile_rows: int, limits: Limits) -> str:
     homes = [home for home in GRAM_HOMES if not _obstacle(job, home, tile_rows, limits)] or ["recompute"]
+    if job.solver == "dense" and "memory" in homes:
+        # the matrix that is formed from them takes more, and tiles are evaluated once
+        return "memory"
     return min(homes, key=lambda home: limits.seconds(job, home, tile_rows) * (WORTH_STORING if home == "zarr" else 1))
 
 

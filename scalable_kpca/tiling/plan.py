@@ -121,6 +121,7 @@ def plan_exact(
     resident_bytes: int = 0,
     rates: MachineRates | None = None,
     is_run: bool = False,
+    compares: bool = True,
 ) -> Plan:
     """Plan an exact fit within limits of memory and disk.
 
@@ -154,6 +155,8 @@ def plan_exact(
         Of this machine; without them homes are compared by nominal ones, and `seconds` is None.
     is_run : bool
         Whether the fit is a job with a process and copies of its rows, which take time too.
+    compares : bool
+        Whether other homes and solvers are listed beside the chosen one: most of what a plan costs.
 
     Returns
     -------
@@ -173,7 +176,7 @@ def plan_exact(
     limits = Limits(memory_limit, disk_limit, has_disk, rates or nominal_rates("rbf", job.dtype), is_run)
     t = choose_tile(job, gram, given, limits)
     home = choose_home(job, gram, t, limits)
-    alternatives = compare(job, home, t, limits, n_components, gram=gram, solver=solver)
+    alternatives = compare(job, home, t, limits, n_components, gram=gram, solver=solver, alone=not compares)
     if rates is None:
         alternatives = tuple(replace(alternative, seconds=None) for alternative in alternatives)
     tiling, width = Tiling(job.n_samples, t), run_width(job.n_samples, t, n_threads)

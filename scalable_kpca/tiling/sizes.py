@@ -16,7 +16,9 @@ from scalable_kpca.tiling.tiles import Tiling
 __all__ = [
     "CERTIFIED_COLUMNS",
     "EXTRA_COLUMNS",
+    "LARGEST_TILE",
     "PROBE_BYTES",
+    "PROCESS_BYTES",
     "RANDOM_COLUMNS",
     "START_LANDMARKS",
     "Job",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
+from scalable_kpca.kernels import MEDIAN_ROWS, median_gamma
 from scalable_kpca.planning.advice import SAMPLE_ROWS, Advice, advise_landmarks
 from scalable_kpca.source import FiniteCheck, RowSummary
 from scalable_kpca.workflow.identity import Prepared
@@ -31,6 +34,7 @@ def advise(prepared: Prepared) -> Advice:
     finite.add(rows)
     finite.raise_if_any()
     rows = rows[np.random.default_rng(config.seed).permutation(len(rows))]
-    kernel = prepared.kernel(RowSummary(len(rows), rows.shape[1], float(rows.var(dtype=np.float64))))
+    summary = RowSummary(len(rows), rows.shape[1], float(rows.var(dtype=np.float64)))
+    kernel = prepared.kernel(summary, partial(median_gamma, rows[:MEDIAN_ROWS]))
     n_landmarks = min(config.nystroem.n_landmarks, source.n_samples)
     return advise_landmarks(kernel, rows, n_landmarks=n_landmarks, n_samples=source.n_samples)

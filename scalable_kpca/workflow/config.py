@@ -8,19 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
+from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 
 __all__ = [
     "BudgetConfig",
@@ -40,19 +33,7 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 Size = int | str
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        # YAML's yes, on and true would be read as 1
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
-            raise PydanticCustomError("boolean", "a truth value means nothing here")
-        return value
-
-
-class SourceConfig(_Section):
+class SourceConfig(Section):
     """Where the rows come from."""
 
     uri: NonEmpty = Field(description="Parquet files (path, directory or glob), one .npy file or one zarr array.")
@@ -69,16 +50,7 @@ class SourceConfig(_Section):
         return [value] if isinstance(value, str) else value
 
 
-class KernelConfig(_Section):
-    """The kernel function, in scikit-learn's names; matern12, matern32 and matern52 are Matérn of ν = 1/2, 3/2, 5/2."""
-
-    name: Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine", "matern12", "matern32", "matern52"] = "rbf"
-    gamma: Annotated[float, Field(ge=0)] | Literal["scale"] | None = None
-    degree: float = Field(default=3, ge=0)
-    coef0: float = 1
-
-
-class SolverConfig(_Section):
+class SolverConfig(Section):
     """The eigensolver."""
 
     name: Literal["auto", "dense", "arpack", "block_krylov", "power"] = "auto"
@@ -90,27 +62,27 @@ class SolverConfig(_Section):
     )
 
 
-class NystroemConfig(_Section):
+class NystroemConfig(Section):
     """Landmarks of a Nyström fit."""
 
     n_landmarks: int = Field(default=1000, ge=1, description="At most as many as there are rows.")
     landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform"
 
 
-class DriftConfig(_Section):
+class DriftConfig(Section):
     """How badly landmarks may reach a new partition: its share of trace left out, over that of the base run's rows."""
 
     warn: float | None = Field(default=2.0, gt=0, description="Ratio above which `skpca update` warns.")
     fail: float | None = Field(default=None, gt=0, description="Ratio above which it refuses the partition.")
 
 
-class OutputConfig(_Section):
+class OutputConfig(Section):
     """Where results go."""
 
     path: NonEmpty = Field(description="Directory, relative to the configuration file.")
 
 
-class ClusterConfig(_Section):
+class ClusterConfig(Section):
     """Which Dask scheduler runs the tasks."""
 
     kind: Literal["threads", "synchronous", "local", "address"] = "threads"
@@ -125,7 +97,7 @@ class ClusterConfig(_Section):
         return 1 if self.kind == "synchronous" else self.n_threads
 
 
-class BudgetConfig(_Section):
+class BudgetConfig(Section):
     """What the run may use."""
 
     memory: Size | None = Field(default=None, description="Peak of a process, bytes or text such as 4GiB.")
@@ -142,7 +114,7 @@ class BudgetConfig(_Section):
         return value
 
 
-class Config(_Section):
+class Config(Section):
     """A kernel PCA job."""
 
     source: SourceConfig
@@ -246,7 +218,7 @@ def _explain(problem: Any) -> str:
     place = [
         str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
     ]
-    if problem["type"] == "size":
+    if problem["type"] in ("size", "width"):
         return f"{'.'.join(place)}: {problem['msg']}"
     if problem["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"

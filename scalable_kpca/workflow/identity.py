@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel, resolve_kernel
+from scalable_kpca.landmarks import sampled_gamma
 from scalable_kpca.planning import ALGORITHM_VERSION, gram_fingerprint
 from scalable_kpca.records import digest_json
-from scalable_kpca.source import RowSummary, Source
+from scalable_kpca.source import Rows, RowSummary, Source, row_spans
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
@@ -62,17 +66,23 @@ class Prepared:
             raise ConfigError("an exact job copies its rows.")
         return self.plan
 
-    def kernel(self, summary: RowSummary) -> Kernel:
-        """The kernel with every parameter resolved on the rows."""
+    def kernel(self, summary: RowSummary, median: float | Callable[[], float]) -> Kernel:
+        """The kernel with every parameter resolved on the rows; `median` is asked for only where gamma is that."""
         wanted = self.config.kernel
         return resolve_kernel(
             wanted.name,
-            gamma=wanted.gamma,
+            gamma=wanted.resolved_gamma,
             degree=wanted.degree,
             coef0=wanted.coef0,
             n_features=summary.n_features,
             variance=summary.variance,
+            median=median,
         )
+
+    def kernel_on(self, rows: Rows, summary: RowSummary, engine: Engine | None = None) -> Kernel:
+        """The kernel resolved on stored rows; without an engine, what that reads is read in this process."""
+        spans = row_spans(rows, self.exact_plan.tile_rows)
+        return self.kernel(summary, partial(sampled_gamma, spans, seed=self.config.seed, engine=engine))
 
     def gram_key(self, kernel: Kernel) -> str:
         """Identity of the tiles: other components or tolerances use the same ones."""
@@ -83,7 +93,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
     """Identity of a run, SHA-256 in hexadecimal, of everything that its results depend on."""
     identity = {
         "source": source_digest,
-        "kernel": config.kernel.model_dump(mode="json"),
+        "kernel": config.kernel.identity,
         "n_components": config.n_components,
         "dtype": plan.dtype,
         "indefinite": config.indefinite,

@@ -166,7 +166,7 @@ def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None, star
 
 def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine) -> ExactFit:
     config, (rows, summary) = prepared.config, work
-    kernel = prepared.kernel(summary)
+    kernel = prepared.kernel_on(rows, summary, engine)
     start = start_for_run(prepared, rows, kernel, engine) if is_refined(config) else None
     return fit_exact(
         rows,

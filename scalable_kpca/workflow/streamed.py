@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from scalable_kpca.approximate import NystroemFit, fit_nystroem
 from scalable_kpca.engine import Engine
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.landmarks import Landmarks, find_landmarks
+from scalable_kpca.landmarks import Landmarks, find_landmarks, sampled_gamma
 from scalable_kpca.model import save_model
 from scalable_kpca.nystroem import SumsCheckpoint, accumulate_spans, approximate_eigenvectors, build_basis
 from scalable_kpca.records import digest_arrays, digest_json, read_record, write_record
@@ -43,14 +45,15 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
         When an entry is not finite, or the source is not what was prepared.
     """
     config, plan = prepared.config, prepared.nystroem_plan
+    kernel_of = _kernel_of(prepared, engine, plan)
     check_scores_room(run.path, plan)
     spans = prepared.source.spans(plan.span_rows)
     key = digest_json([prepared.fingerprint, file_states(part.path for part in prepared.source.parts)])
     with unchanged_source(prepared):
-        landmarks, summary = _choose(prepared, run, engine, plan, key)
+        landmarks, summary = _choose(prepared, run, engine, plan, key, kernel_of)
         return fit_nystroem(
             spans,
-            prepared.kernel(summary),
+            kernel_of(summary),
             plan,
             engine,
             landmarks,
@@ -94,8 +97,24 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     write_json(run.path / "run.json", description)
 
 
+def _kernel_of(prepared: Prepared, engine: Engine, plan: NystroemPlan) -> Callable[[RowSummary], Kernel]:
+    """Kernel of a summary of the rows; their median distance is looked for once, and only where gamma is that."""
+    spans, seed = prepared.source.spans(plan.span_rows), prepared.config.seed
+
+    @cache
+    def median() -> float:
+        return sampled_gamma(spans, seed=seed, engine=engine, batch_rows=plan.batch_rows)
+
+    return lambda summary: prepared.kernel(summary, median)
+
+
 def _choose(
-    prepared: Prepared, run: RunDirectory, engine: Engine, plan: NystroemPlan, journal_key: str
+    prepared: Prepared,
+    run: RunDirectory,
+    engine: Engine,
+    plan: NystroemPlan,
+    journal_key: str,
+    kernel_of: Callable[[RowSummary], Kernel],
 ) -> tuple[Landmarks, RowSummary]:
     """Landmarks of a run and the summary of its rows, from its journal where an earlier attempt found them."""
     config, source = prepared.config, prepared.source
@@ -108,9 +127,7 @@ def _choose(
         landmarks = Landmarks(stored["rows"], stored["numbers"], method, int(n_passes), note)
         return landmarks, RowSummary(int(n_samples), int(n_features), variance)
     spans = source.spans(plan.span_rows)
-    landmarks, summary = find_landmarks(
-        engine, spans, plan, prepared.kernel, seed=config.seed, names=source.feature_names
-    )
+    landmarks, summary = find_landmarks(engine, spans, plan, kernel_of, seed=config.seed, names=source.feature_names)
     _record(place, key, landmarks, summary)
     return landmarks, summary
 

@@ -44,7 +44,7 @@ def take_over(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
     """
     found = _own_rows(prepared, run) or _adopt_rows(prepared, run)
     if found is not None:
-        _adopt_gram(prepared, run, prepared.kernel(found[1]))
+        _adopt_gram(prepared, run, prepared.kernel_on(*found))
     return found
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from tests.benchmarks import rows_of_fits as fits
 from tests.benchmarks import rows_of_landmarks as landmarks
 from tests.benchmarks import rows_of_passes as passes
+from tests.benchmarks import rows_of_small as small
 from tests.benchmarks.findings import Row
 
 __all__ = ["ROWS"]
 
-# in the order in which --all runs them: a new row is a function in one of the three modules and a line here
+# in the order in which --all runs them: a new row is a function in one of the four modules and a line here
 ROWS = {
+    "small": Row("small data beside scikit-learn, and what imports take", 2000, 7, small.small),
     "strip-throughput": Row("recompute throughput beside one strip in the cache", 40_000, 3, passes.strip_throughput),
     "schedulers": Row("one pass by Dask threads, a bare pool and worker processes", 40_000, 3, passes.schedulers),
     "exact-20k": Row("exact fit beside scikit-learn", 20_000, 3, fits.exact_20k),

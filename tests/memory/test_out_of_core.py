@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from scalable_kpca import plan
+from scalable_kpca import KernelPCA, plan
 from scalable_kpca.errors import MemoryLimitError
 
 SCRIPT = """
@@ -16,12 +16,17 @@ from pathlib import Path
 import numpy as np
 from scalable_kpca import KernelPCA
 
-n, d, settings = int(sys.argv[1]), 64, json.loads(sys.argv[2])
+n, d, settings = int(sys.argv[1]), 64, {"n_components": 10} | json.loads(sys.argv[2])
 rng = np.random.default_rng(0)
 rows = np.tanh(rng.uniform(-1, 1, (n, 6)) @ rng.normal(size=(6, d))).astype("float32")
 rows += 0.1 * rng.standard_normal((n, d), dtype="float32")
 fit = KernelPCA(kernel="rbf", n_jobs=2, **settings).fit(rows)
 certificate = fit.certificate_
+away = float("nan")
+if fit.fit_inverse_transform:
+    # how far rows are from what their scores say, and from the mean
+    back = fit.inverse_transform(fit.transform(rows[:1000]))
+    away = float(np.square(back - rows[:1000]).sum() / np.square(rows[:1000] - rows.mean(axis=0)).sum())
 print(json.dumps({
     # of this program alone: ru_maxrss would begin with that of the process that started it
     "peak": int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024,
@@ -34,6 +39,7 @@ print(json.dumps({
     "eigenvalues": fit.eigenvalues_.tolist(),
     "residual": float((certificate.residual_norms / fit.eigenvalues_[0]).max()),
     "complete": certificate.complete,
+    "away": away,
 }))
 """
 
@@ -68,7 +74,8 @@ def test_exact_fit_of_30000_rows_stays_under_700_mib_with_a_gram_of_3600_mb(tmp_
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_exact_fit_of_100000_rows_stays_under_1_gib_and_is_proven_complete():
-    found = measure(100_000, memory_limit="1GiB")
+    found = measure(100_000, memory_limit="1GiB", fit_inverse_transform=True, alpha=0.001)
+    assert found["away"] < 0.5
     assert found["gram"] == "recompute"
     assert found["n_passes"] <= 5
     assert found["residual"] <= 1e-6
@@ -87,6 +94,13 @@ def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(gram, solver, tm
     workdir = str(tmp_path) if gram == "zarr" else None
     found = measure(3000, gram=gram, eigen_solver=solver, memory_limit=smallest, workdir=workdir)
     assert found["peak"] <= found["planned"] <= int(smallest)
+
+
+def test_the_way_back_keeps_to_the_limit_and_names_the_smallest():
+    with pytest.raises(MemoryLimitError, match=r"learned on 2000 of them.*raise memory_limit to \d+ bytes") as refused:
+        KernelPCA(2, kernel="rbf", memory_limit="300MiB", fit_inverse_transform=True).fit(np.eye(3000, 64))
+    found = measure(3000, n_components=2, memory_limit=refused.value.needed, fit_inverse_transform=True)
+    assert found["peak"] <= refused.value.needed
 
 
 @pytest.mark.slow

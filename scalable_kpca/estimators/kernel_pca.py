@@ -1,56 +1,89 @@
-"""`KernelPCA`: scikit-learn's shape around an out-of-core fit. Wiring only."""
+"""`KernelPCA`: parameters, and fits. Wiring only."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.metaestimators import available_if
 
 from scalable_kpca.engine import Engine, active_kind, open_engine
-from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError
+from scalable_kpca.estimators.fitted import FittedKernelPCA
+from scalable_kpca.estimators.inputs import copy_is_needed, read_input
 from scalable_kpca.exact import ExactFit
-from scalable_kpca.fitting import Fitted, Fitting, Options, scores_of
+from scalable_kpca.fitting import Fitted, Fitting, Options
 from scalable_kpca.machine import resolve_threads
-from scalable_kpca.model import AnyModel, NystroemModel, save_model
-from scalable_kpca.source import check_width
-from scalable_kpca.staging import exclusive_directory, is_dask, is_zarr
-from scalable_kpca.tiling import check_components
-from scalable_kpca.transform import project, project_lazily
+from scalable_kpca.model import AnyModel, NystroemModel
+from scalable_kpca.staging import exclusive_directory, is_dask
+from scalable_kpca.tiling import arpack_vectors, check_components, check_whole
 
 __all__ = ["KernelPCA"]
 
+# attributes that not every fit sets: those of the last one go before the next
+_OF_SOME_FITS = (
+    "eigenvectors_",
+    "landmarks_",
+    "residual_history_",
+    "landmark_drift_",
+    "dual_coef_",
+    "X_transformed_fit_",
+)
 
-class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+
+def _adds_rows(estimator: KernelPCA) -> bool:
+    """Whether `partial_fit` is there; an AttributeError that says why not."""
+    if estimator.kernel == "precomputed":
+        raise AttributeError("rows cannot be added to a precomputed kernel: it has no values with new ones.")
+    if estimator.max_passes:
+        raise AttributeError("rows cannot be added to a fit that passes refine; set max_passes=None.")
+    if estimator.method != "nystroem" and estimator.max_passes != 0:
+        raise AttributeError("rows can be added to a Nyström fit only; set method='nystroem' and fit again.")
+    return True
+
+
+class KernelPCA(FittedKernelPCA):
     """Kernel PCA whose Gram matrix may be larger than memory, with a certificate on every result.
 
     Parameters
     ----------
-    n_components : int, float or None, default=10
+    n_components : int, float or None, default=None
         Number of components; 0 < float < 1 takes the smallest number whose explained-variance ratio reaches it; None
-        takes every component that is not zero, from the whole spectrum: exact, O(n²) memory, O(n³) flops.
-    kernel : str, default="linear"
-        Kernel function, with scikit-learn's meaning: linear, poly, rbf, sigmoid, laplacian, cosine; or matern12,
-        matern32, matern52: Matérn with ν = 1/2, 3/2 and 5/2.
-    gamma : float, "scale" or None, default=None
-        Coefficient of rbf, poly, sigmoid, laplacian and Matérn, where it is 1/(2ℓ²) of the length scale ℓ, as for rbf.
-        None is 1/n_features, "scale" is 1/(n_features · X.var()).
+        takes every component that is not zero: exact, O(n²) memory and O(n³) flops; where that does not fit, those of
+        `n_landmarks` landmarks. With many rows, set it.
+    kernel : str or callable, default="linear"
+        Kernel function, with scikit-learn's meaning: linear, poly, rbf, sigmoid, laplacian, cosine, chi2,
+        additive_chi2; "precomputed", where X is the Gram matrix; or matern12, matern32, matern52: Matérn with ν = 1/2,
+        3/2 and 5/2. A function ``f(X, Y)`` of blocks of rows gives the block of kernel values, (a, d), (b, d) → (a, b);
+        one of two rows that gives a number is called n²/2 times, and slow.
+    gamma : float, "scale", "median" or None, default=None
+        Coefficient of rbf, poly, sigmoid, laplacian, chi2 and Matérn, where it is 1/(2ℓ²) of the length scale ℓ, as for
+        rbf. None is 1/n_features, "scale" is 1/(n_features · X.var()), "median" is 1/(2·med²), med the median distance
+        between some rows.
     degree : float, default=3
         Of the polynomial kernel.
     coef0 : float, default=1
         Constant term of poly and sigmoid.
+    kernel_params : dict or None, default=None
+        More arguments of a kernel that is a function.
+    alpha : float, default=1.0
+        Ridge of the map back from scores to rows; scikit-learn's default, for kernels of order 1. Smaller ones, such as
+        0.01, follow the rows more closely.
+    fit_inverse_transform : bool, "ridge" or "fixed_point", default=False
+        Whether `inverse_transform` is wanted. True is "ridge": a kernel ridge regression from scores to rows, learned
+        on all rows up to 2000, on as many of them, or `n_landmarks`, beyond. "fixed_point" needs the rbf kernel: an
+        iteration for each row (Mika et al. 1998), dearer, often better at taking noise away.
     method : {"auto", "exact", "nystroem"}, default="auto"
         "exact" finds eigenpairs of the whole Gram matrix. "nystroem" knows it by landmarks only: one pass over the
         rows, memory independent of their number, and a bound on what is left out. "auto" is exact as long as that fits
-        in memory and takes less than half an hour by nominal rates, and says so in ``plan_.reasons``.
+        in memory and takes less than half an hour by nominal rates; it warns when it is not.
     eigen_solver : {"auto", "dense", "arpack", "block_krylov", "power", "randomized"}, default="auto"
         "auto" is dense up to 2000 rows, block Krylov above; scikit-learn's "randomized" is block Krylov too. "power" is
         orthogonal iteration, the slow reference: as many passes as the spectrum asks for.
@@ -63,9 +96,13 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Nyström: rows drawn uniformly; spread out by k-means++ in a sample; by randomly pivoted Cholesky, which reaches
         decaying spectra and small clusters with far fewer landmarks, at some ten passes over the rows. An array of
         shape (m, n_features) are the landmarks themselves, one of integers the numbers of rows.
-    tol : float or None, default=None
-        Block Krylov and power: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; None is 1e-6 with float32 tiles, 1e-9 with
-        float64. ARPACK: None is 0, machine precision; a loosened one can miss eigenvalues of a cluster.
+    tol : float, default=0
+        Block Krylov and power: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; 0 is 1e-6 with float32 tiles, 1e-9 with
+        float64. ARPACK: 0 is machine precision; a loosened one can miss eigenvalues of a cluster.
+    max_iter : int or None, default=None
+        ARPACK: limit on its restarts, each of some 20 passes.
+    iterated_power : "auto" or int, default="auto"
+        Of scikit-learn's randomized solver; not needed here: block Krylov iterates until it has converged.
     max_passes : int or None, default=None
         Limit on visits of the whole matrix by an iterative solver; None is 100, for ARPACK 1000. 0 is Nyström, whatever
         `method`; with ``method="nystroem"`` a number ≥ 1 refines it by so many passes of block Krylov: after one the
@@ -89,8 +126,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         resumes those. A second fit at the same time waits. None is a temporary directory, removed after the fit.
     tile_rows : int or None, default=None
         Rows of a tile; planned by default.
-    random_state : int or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of start vectors and landmarks; None is 0, so that the same fit gives the same bits.
+    copy_X : bool, default=True
+        Whether an exact fit keeps a copy of rows in memory. With False the model refers to X: do not write to it. X is
+        never written to, nor is a precomputed kernel.
     n_jobs : int or None, default=None
         Threads; None is all processors. An active `distributed` client is used instead, and so is
         ``dask.config.set(scheduler="synchronous")``.
@@ -107,6 +147,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Residual norms, bounds, completeness; with Nyström the trace residual and what follows from it.
     landmarks_ : ndarray of shape (m, n_features)
         Nyström only.
+    X_fit_ : ndarray, CSR array or rows on disk, of shape (n_samples, n_features)
+        Training rows of an exact fit.
+    dual_coef_ : ndarray of shape (m, n_features), float64
+        With the ridge map: its coefficients; scikit-learn's where all m = n_samples rows are used and their mean is 0.
+    X_transformed_fit_ : ndarray of shape (m, n_components), float64
+        With the ridge map: scores of the rows that it was learned on.
     residual_history_ : list of ndarray
         Refined fits only: residual norms of the components after each pass.
     landmark_drift_ : float
@@ -125,7 +171,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     Notes
     -----
-    Equivalent to `sklearn.decomposition.KernelPCA` with ``eigen_solver="dense"``, up to signs and rounding. Cost of a
+    Equivalent to `sklearn.decomposition.KernelPCA` with ``eigen_solver="dense"``, up to signs and rounding; what
+    differs is in docs/compatibility.md. Cost of a
     pass: n²/2 tile entries evaluated or read; block Krylov takes 4 to 6 passes, ARPACK some 50. Memory: the plan's
     `peak_memory`. Nyström is equivalent to `sklearn.kernel_approximation.Nystroem` and PCA with the same landmarks.
 
@@ -145,18 +192,23 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def __init__(
         self,
-        n_components: int | float | None = 10,
+        n_components: int | float | None = None,
         *,
-        kernel: str = "linear",
+        kernel: str | Callable[..., Any] = "linear",
         gamma: float | str | None = None,
         degree: float = 3,
         coef0: float = 1,
+        kernel_params: Mapping[str, Any] | None = None,
+        alpha: float = 1.0,
+        fit_inverse_transform: bool | str = False,
         method: str = "auto",
         eigen_solver: str = "auto",
         gram: str = "auto",
         n_landmarks: int = 1000,
         landmarks: Any = "uniform",
-        tol: float | None = None,
+        tol: float | None = 0,
+        max_iter: int | None = None,
+        iterated_power: int | str = "auto",
         max_passes: int | None = None,
         remove_zero_eig: bool = False,
         indefinite: str = "error",
@@ -165,7 +217,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         memory_limit: int | str | None = None,
         workdir: str | Path | None = None,
         tile_rows: int | None = None,
-        random_state: int | None = None,
+        random_state: Any = None,
+        copy_X: bool = True,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -173,12 +226,17 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
         self.method = method
         self.eigen_solver = eigen_solver
         self.gram = gram
         self.n_landmarks = n_landmarks
         self.landmarks = landmarks
         self.tol = tol
+        self.max_iter = max_iter
+        self.iterated_power = iterated_power
         self.max_passes = max_passes
         self.remove_zero_eig = remove_zero_eig
         self.indefinite = indefinite
@@ -188,6 +246,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.workdir = workdir
         self.tile_rows = tile_rows
         self.random_state = random_state
+        self.copy_X = copy_X
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -195,8 +254,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
         Parameters
         ----------
-        X : array-like, dask array or zarr array of shape (n_samples, n_features)
-            Finite numbers; never modified.
+        X : array-like, dask array or dataframe, zarr array, table of pandas or pyarrow, or scipy sparse matrix
+            Rows of finite numbers, shape (n_samples, n_features); or a symmetric kernel, (n_samples, n_samples). Never
+            modified.
         y : None
             Ignored.
 
@@ -214,11 +274,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         del y
         with self._fitting(X, reset=True) as fitting:
-            self._keep(fitting.run())
+            self._keep(fitting.run(), fitting.seed)
         return self
 
+    @available_if(_adds_rows)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add rows to a Nyström fit without reading the earlier ones again; the first call chooses the landmarks.
+
+        There only with ``method="nystroem"`` (or ``max_passes=0``), without passes that refine, and not for a
+        precomputed kernel, which has no values with new rows.
 
         Parameters
         ----------
@@ -240,9 +304,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         del y
         if not hasattr(self, "model_"):
-            with self._fitting(X, reset=True, method="nystroem") as fitting:
-                self._keep(fitting.run())
-            return self
+            return self.fit(X)
         model = self.model_
         if not isinstance(model, NystroemModel):
             raise ConfigError("rows can be added to a Nyström fit only; set method='nystroem' and fit again.")
@@ -250,6 +312,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         with self._fitting(X, reset=False) as fitting:
             added = fitting.add_to(model)
         self._keep_model(added.model)
+        self._fit_way_back(fitting.seed)
         self.landmark_drift_ = added.residual / before if before > 0 else (1.0 if added.residual == 0 else np.inf)
         return self
 
@@ -260,73 +323,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         model = self.model_
         if not isinstance(model, NystroemModel):
             return model.training_scores
-        X = self._validate(X, reset=False)
+        X = self._read(X)
         return self._scores(X, model, active_kind() if is_dask(X) else "threads")
-
-    def transform(self, X: Any) -> Any:
-        """Scores of rows, shape (n_new, n_components), float64; a dask array gives a lazy dask array.
-
-        Parameters
-        ----------
-        X : array-like or dask array of shape (n_new, n_features)
-            Finite numbers.
-
-        Returns
-        -------
-        ndarray or dask.array.Array
-
-        Raises
-        ------
-        InvalidInputError
-            For another number of features, or NaN or infinity.
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        if is_dask(X):
-            return project_lazily(self.model_, X)
-        if isinstance(self.model_, NystroemModel):
-            return self._scores(X, self.model_, "threads", checked=False)
-        return project(self.model_, X)
-
-    def _scores(self, X: Any, model: NystroemModel, kind: str, *, checked: bool = True) -> NDArray[np.float64]:
-        with open_engine(kind, n_threads=resolve_threads(self.n_jobs)) as engine:
-            return scores_of(X, model, engine, checked=checked)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a new directory, to be read by `load_model`: see `model.save_model`."""
-        check_is_fitted(self)
-        save_model(self.model_, path)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.model_.n_components
-
-    def _validate(self, X: Any, *, reset: bool = True) -> Any:
-        if is_dask(X) or is_zarr(X):
-            if len(X.shape) != 2 or 0 in X.shape:
-                raise InvalidInputError(f"X has shape {X.shape}; a matrix with at least one row and column is needed.")
-            if X.dtype.kind not in "fiub":
-                raise InvalidInputError(
-                    f"X has dtype {X.dtype}; real numbers are needed: encode or leave out other columns."
-                )
-            if reset:
-                self.n_features_in_ = X.shape[1]
-                if hasattr(self, "feature_names_in_"):
-                    del self.feature_names_in_
-            check_width(X.shape[1], self.n_features_in_)
-            if is_dask(X) and np.isnan(X.shape[0]):
-                X = X.compute_chunk_sizes()
-            return X
-        # finiteness is checked by our own streaming check, which names the row and column
-        try:
-            return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
-        except ValueError as error:
-            if "could not convert" not in str(error):
-                raise
-            raise InvalidInputError(
-                f"X holds something that is not a number ({error}); encode or leave out columns of text and other "
-                "objects."
-            ) from error
 
     def _feature_names(self) -> tuple[str, ...]:
         return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
@@ -358,20 +356,58 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 yield Path(name)
 
     @contextlib.contextmanager
-    def _fitting(self, X: Any, *, reset: bool, method: str | None = None) -> Iterator[Fitting]:
-        """Engine, working directory and checked rows of one fit."""
+    def _fitting(self, X: Any, *, reset: bool) -> Iterator[Fitting]:
+        """Engine, working directory and rows of one fit."""
+        self._check_parameters()
         with (
             open_engine(active_kind(), n_threads=resolve_threads(self.n_jobs)) as engine,
             self._workdir(engine) as workdir,
         ):
-            X = self._validate(X, reset=reset)
-            asked = {field.name: getattr(self, field.name) for field in dataclasses.fields(Options)}
-            options = Options(**{**asked, "method": method or self.method})
-            n_components = self._n_components(X.shape[0]) if reset else check_components(self.n_components)
-            yield Fitting(X, n_components, options, engine, workdir, self._feature_names())
+            rows = read_input(self, X, reset=reset, accept_sparse=self.kernel != "precomputed")
+            k = self._n_components(rows.shape[0]) if reset else check_components(self.n_components)
+            self._check_way_back(rows, k)
+            copies = bool(self.copy_X) and copy_is_needed(rows, X)
+            yield Fitting(rows, k, self._options(rows.shape[0]), engine, workdir, self._feature_names(), copies=copies)
 
-    def _keep(self, fitted: Fitted) -> None:
-        for name in ("eigenvectors_", "landmarks_", "residual_history_", "landmark_drift_"):
+    def _options(self, n_samples: int) -> Options:
+        asked = {field.name: getattr(self, field.name) for field in fields(Options) if hasattr(self, field.name)}
+        max_passes = self.max_passes
+        if max_passes is None and self.max_iter is not None and self.eigen_solver == "arpack":
+            k = self.n_components if isinstance(self.n_components, int) else n_samples
+            vectors = arpack_vectors(n_samples, k)
+            max_passes = vectors + self.max_iter * max(1, vectors - k)
+        return Options(**{**asked, "max_passes": max_passes, "seed": _seed(self.random_state)})
+
+    def _check_parameters(self) -> None:
+        """What can be said before X is read: combinations that cannot be, and parameters without effect."""
+        if self._preimage is not None and self.kernel == "precomputed":
+            raise ConfigError(
+                "fit_inverse_transform is not possible with kernel='precomputed': there are no rows to go back to; fit "
+                "the rows themselves, with a named kernel or a function."
+            )
+        if self._preimage == "fixed_point" and self.kernel != "rbf":
+            raise ConfigError(
+                f"fit_inverse_transform='fixed_point' needs kernel='rbf', and it is {self.kernel!r}; use the ridge map."
+            )
+        if self.max_iter is not None:
+            check_whole("max_iter", self.max_iter)
+        if self.iterated_power != "auto":
+            warnings.warn(
+                f"iterated_power={self.iterated_power!r} has no effect: block Krylov, which stands for the randomized "
+                "solver, iterates until it has converged; max_passes limits that.",
+                UserWarning,
+                stacklevel=5,
+            )
+        if self.kernel_params and not callable(self.kernel):
+            warnings.warn(
+                f"kernel_params has no effect with kernel={self.kernel!r}: it is for kernels that are functions; set "
+                "gamma, degree and coef0 themselves.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _keep(self, fitted: Fitted, seed: int) -> None:
+        for name in _OF_SOME_FITS:
             if hasattr(self, name):
                 delattr(self, name)
         self.plan_ = fitted.plan
@@ -379,6 +415,20 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.residual_history_ = list(fitted.fit.residuals)
             self.landmarks_ = fitted.start.model.basis.landmarks
         self._keep_model(fitted.fit.model)
+        self._fit_way_back(seed)
+        if self.method == "auto" and self.max_passes != 0 and isinstance(fitted.fit.model, NystroemModel):
+            warnings.warn(
+                f"the result is approximate, and certificate_ says how far ({fitted.plan.reasons[0]}); set method to "
+                "'nystroem' where that is meant, or to 'exact'.",
+                AccuracyWarning,
+                stacklevel=3,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
 
     def _keep_model(self, model: AnyModel) -> None:
         self.model_ = model
@@ -391,3 +441,18 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.landmarks_ = model.basis.landmarks
         else:
             self.eigenvectors_ = model.eigenvectors
+
+
+def _seed(random_state: Any) -> int:
+    """Seed of a fit: the number itself, 0 for None, or one that a generator draws."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
+        return int(random_state)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    raise InvalidInputError(
+        f"random_state={random_state!r}; an integer ≥ 0, a numpy RandomState or Generator, or None is needed."
+    )

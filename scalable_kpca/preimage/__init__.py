@@ -1,0 +1,25 @@
+"""Rows from scores: a ridge map learned on training rows (`ridge`), or the fixed point of Mika et al. (`fixed_point`).
+
+What scores say about a row is its projection Pφ(x) in feature space; few points there are the image of a row. A
+pre-image is a row whose image is near: projecting and going back takes away what the components leave out, noise first.
+"""
+
+from scalable_kpca.preimage.expansion import Expansion, expand
+from scalable_kpca.preimage.fixed_point import Preimages, best_preimages, find_preimages, preimage_finder
+from scalable_kpca.preimage.pairs import check_scores, choose_training_pairs, reconstruct_lazily
+from scalable_kpca.preimage.ridge import RidgeMap, fit_ridge_map, ridge_bytes
+
+__all__ = [
+    "Expansion",
+    "Preimages",
+    "RidgeMap",
+    "best_preimages",
+    "check_scores",
+    "choose_training_pairs",
+    "expand",
+    "find_preimages",
+    "fit_ridge_map",
+    "preimage_finder",
+    "reconstruct_lazily",
+    "ridge_bytes",
+]
