@@ -243,6 +243,7 @@ def test_active_client_must_exist():
         pass
 
 
+@pytest.mark.slow
 def test_address_without_a_scheduler_is_a_cluster_error():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

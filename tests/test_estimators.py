@@ -379,6 +379,7 @@ def test_tiny_gamma_in_float32_warns_and_float64_resolves_it():
     np.testing.assert_allclose(exact.eigenvalues_, 2e-6 * 2499 * variances, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_spectrum_that_cannot_be_told_apart_ends_after_a_hundred_passes_at_most():
     with pytest.raises(NotConvergedError, match="max_passes=100"):
         KernelPCA(

@@ -78,8 +78,8 @@ def test_auto_is_exact_as_long_as_that_is_affordable_and_says_so(n, memory, meth
     assert plan(n, 64, method="auto", memory_limit=memory, n_jobs=2).method == method
 
 
-def test_auto_is_nystroem_for_a_precomputed_kernel():
-    assert plan(1000, 1000, method="auto", kernel="precomputed", memory_limit="1GiB").method == "nystroem"
+def test_auto_is_exact_for_a_precomputed_kernel_that_fits():
+    assert plan(1000, 1000, method="auto", kernel="precomputed", memory_limit="1GiB").method == "exact"
 
 
 def test_more_landmarks_than_rows_are_all_rows_and_fewer_than_components_are_refused():

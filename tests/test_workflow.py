@@ -281,6 +281,7 @@ def test_damaged_work_of_an_uncommitted_run_is_made_again(tmp_path, piece, spoil
         assert again.fit.build_counts.computed == repaired
 
 
+@pytest.mark.slow
 def test_older_configuration_is_put_back_in_force_with_exit_code_0(tmp_path):
     write_source(tmp_path)
     job = write_config(tmp_path)
@@ -402,6 +403,7 @@ def test_scores_are_not_written_where_the_new_rows_are_sought(tmp_path, uri, to,
 
 
 @as_root
+@pytest.mark.slow
 def test_disk_is_needed_only_for_what_is_still_to_be_written(tmp_path):
     n_rows = 400
     disk = tmp_path / "disk"
@@ -672,7 +674,13 @@ def test_scheduler_without_workers_exits_69_after_the_time_to_wait(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "address", ["nonsense", "nowhere://here:1", "tcp://127.0.0.1:1", "tcp://no.such.host.invalid:1"]
+    "address",
+    [
+        "nonsense",
+        "nowhere://here:1",
+        "tcp://127.0.0.1:1",
+        pytest.param("tcp://no.such.host.invalid:1", marks=pytest.mark.slow),
+    ],
 )
 def test_address_of_no_scheduler_exits_69_with_one_line(tmp_path, address):
     write_source(tmp_path)

@@ -56,8 +56,8 @@ class KernelPCA(FittedKernelPCA):
     ----------
     n_components : int, float or None, default=None
         Number of components; 0 < float < 1 takes the smallest number whose explained-variance ratio reaches it; None
-        takes every component that is not zero: exact, O(n²) memory and O(n³) flops; where that does not fit, those of
-        `n_landmarks` landmarks. With many rows, set it.
+        takes every component that is not zero (of constant rows none): exact, O(n²) memory and O(n³) flops; where that
+        does not fit, those of `n_landmarks` landmarks. With many rows, set it.
     kernel : str or callable, default="linear"
         Kernel function, with scikit-learn's meaning: linear, poly, rbf, sigmoid, laplacian, cosine, chi2,
         additive_chi2; "precomputed", where X is the Gram matrix; or matern12, matern32, matern52: Matérn with ν = 1/2,
@@ -85,8 +85,9 @@ class KernelPCA(FittedKernelPCA):
         rows, memory independent of their number, and a bound on what is left out. "auto" is exact as long as that fits
         in memory and takes less than half an hour by nominal rates; it warns when it is not.
     eigen_solver : {"auto", "dense", "arpack", "block_krylov", "power", "randomized"}, default="auto"
-        "auto" is dense up to 2000 rows, block Krylov above; scikit-learn's "randomized" is block Krylov too. "power" is
-        orthogonal iteration, the slow reference: as many passes as the spectrum asks for.
+        "auto" is dense up to 2000 rows, block Krylov above; scikit-learn's "randomized" is block Krylov too. "dense"
+        forms the matrix: LAPACK, or for few pairs of more than 200 rows Lanczos with a proof. "power" is orthogonal
+        iteration, the slow reference: as many passes as the spectrum asks for.
     gram : {"auto", "memory", "zarr", "recompute"}, default="auto"
         Where the tiles of the Gram matrix live: kept, stored, or evaluated in every pass. "auto" is the fastest that
         fits by the rates of this machine, or nominal ones until `skpca plan` or `plan` has measured it.
@@ -97,8 +98,8 @@ class KernelPCA(FittedKernelPCA):
         decaying spectra and small clusters with far fewer landmarks, at some ten passes over the rows. An array of
         shape (m, n_features) are the landmarks themselves, one of integers the numbers of rows.
     tol : float, default=0
-        Block Krylov and power: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; 0 is 1e-6 with float32 tiles, 1e-9 with
-        float64. ARPACK: 0 is machine precision; a loosened one can miss eigenvalues of a cluster.
+        Block Krylov and power: pairs are accepted when ‖K̃v − λv‖ ≤ tol·λ₁; 0, like None, is 1e-6 with float32 tiles,
+        1e-9 with float64. ARPACK: 0 is machine precision; a loosened one can miss eigenvalues of a cluster.
     max_iter : int or None, default=None
         ARPACK: limit on its restarts, each of some 20 passes.
     iterated_power : "auto" or int, default="auto"

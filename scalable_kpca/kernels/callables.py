@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
-from scalable_kpca.kernels.functions import GIVEN_NOISE, Kernel
+from scalable_kpca.kernels.functions import GivenKernel, Kernel
 from scalable_kpca.kernels.namespace import Matrix, Vector, is_numpy_array
 
 __all__ = ["PAIRWISE", "AdditiveChi2", "CallableKernel", "Chi2", "callable_kernel"]
@@ -20,7 +20,7 @@ DIAGONAL_ROWS = 32  # of which all pairs are evaluated, for the sake of as many 
 
 
 @dataclass(frozen=True, eq=False)
-class CallableKernel(Kernel):
+class CallableKernel(GivenKernel):
     """k(x, y) as a function of the caller evaluates it.
 
     Attributes
@@ -37,14 +37,6 @@ class CallableKernel(Kernel):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     by_pairs: bool = False
     name = "callable"
-
-    @property
-    def positive_semidefinite(self) -> bool:
-        return False  # not known to be
-
-    @property
-    def noise(self) -> float:
-        return GIVEN_NOISE
 
     def diagonal(self, rows: Matrix) -> Vector:
         if self.by_pairs:

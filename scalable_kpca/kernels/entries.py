@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.kernels.functions import GIVEN_NOISE, Kernel
+from scalable_kpca.kernels.functions import GivenKernel
 from scalable_kpca.kernels.namespace import Matrix, Vector
 
 __all__ = ["GramEntries"]
@@ -27,7 +27,7 @@ class Entries(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class GramEntries(Kernel):
+class GramEntries(GivenKernel):
     """k of rows that are known by their numbers, one column of them: entries of a matrix.
 
     Attributes
@@ -42,14 +42,6 @@ class GramEntries(Kernel):
 
     matrix: Entries
     name = "precomputed"
-
-    @property
-    def positive_semidefinite(self) -> bool:
-        return False  # not known to be
-
-    @property
-    def noise(self) -> float:
-        return GIVEN_NOISE
 
     def diagonal(self, rows: Matrix) -> Vector:
         return np.asarray(self.matrix.diagonal(_numbers(rows)), np.float64)

@@ -22,8 +22,8 @@ from scalable_kpca.kernels.sparse import nonzero_rows, normalised_rows
 from scalable_kpca.source import is_sparse
 
 __all__ = [
-    "GIVEN_NOISE",
     "Cosine",
+    "GivenKernel",
     "Kernel",
     "Linear",
     "Polynomial",
@@ -193,11 +193,8 @@ class Cosine(Kernel):
         matmul_into(left, right, out)
 
 
-@dataclass(frozen=True)
-class Precomputed(Kernel):
-    """k(x, y) that the caller has evaluated: a row holds its values with every landmark, and k(x, x) behind them."""
-
-    name = "precomputed"
+class GivenKernel(Kernel):
+    """A kernel whose values come from the caller: neither their rounding nor their sign is known."""
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -206,6 +203,13 @@ class Precomputed(Kernel):
     @property
     def noise(self) -> float:
         return GIVEN_NOISE
+
+
+@dataclass(frozen=True)
+class Precomputed(GivenKernel):
+    """k(x, y) that the caller has evaluated: a row holds its values with every landmark, and k(x, x) behind them."""
+
+    name = "precomputed"
 
     def diagonal(self, rows: Matrix) -> Vector:
         return rows[:, -1]

@@ -17,7 +17,7 @@ from scalable_kpca.tiling import NystroemPlan, Plan, check_choice, nominal_rates
 
 __all__ = ["ALGORITHM_VERSION", "gram_fingerprint", "plan"]
 
-ALGORITHM_VERSION = 3  # raised whenever the same plan would give other bits
+ALGORITHM_VERSION = 4  # raised whenever the same plan would give other bits
 
 AUTO_SECONDS = 1800  # of an exact fit by nominal rates: beyond, method="auto" is Nyström
 LARGE_SECONDS = 60  # by the rates at hand: from there on seconds of measuring are worth it
@@ -112,8 +112,6 @@ def _choose_method(
     exact: Callable[..., Plan], by_landmarks: Callable[..., NystroemPlan], kernel: str, n_samples: int
 ) -> tuple[str, tuple[str, ...]]:
     """Exact or Nyström, and the reason; where neither fits, what needs less says so."""
-    if kernel == "precomputed":
-        return "nystroem", ("method=nystroem: a precomputed kernel is read where landmarks are",)
     try:
         found = exact(compares=False)
         found = exact(rates=nominal_rates(kernel, found.dtype), compares=False)

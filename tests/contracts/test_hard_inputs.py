@@ -11,14 +11,20 @@ from scalable_kpca import KernelPCA
 N, D, K = 60, 4, 3
 SOLVERS = ("dense", "arpack", "block_krylov", "power")
 HOMES = ("memory", "zarr", "recompute")
-WAYS = [
-    *({"method": "exact", "eigen_solver": solver, "gram": home} for solver, home in itertools.product(SOLVERS, HOMES)),
-    {"method": "nystroem", "n_landmarks": 1000},
-]
-NAMES = ["-".join(str(value) for value in way.values()) for way in WAYS]
+SLOW = [("arpack", "zarr"), ("power", "zarr")]  # a pass reads a file for each tile, and these make many passes
 
-every_way = pytest.mark.parametrize("way", WAYS, ids=NAMES)
-every_exact_way = pytest.mark.parametrize("way", WAYS[:-1], ids=NAMES[:-1])
+
+def exact_way(solver, home):
+    marks = [pytest.mark.slow] if (solver, home) in SLOW else []
+    way = {"method": "exact", "eigen_solver": solver, "gram": home}
+    return pytest.param(way, marks=marks, id=f"{solver}-{home}")
+
+
+EXACT_WAYS = [exact_way(solver, home) for solver, home in itertools.product(SOLVERS, HOMES)]
+every_exact_way = pytest.mark.parametrize("way", EXACT_WAYS)
+every_way = pytest.mark.parametrize(
+    "way", [*EXACT_WAYS, pytest.param({"method": "nystroem", "n_landmarks": 1000}, id="nystroem")]
+)
 
 
 def rows(n=N, d=D, seed=0):

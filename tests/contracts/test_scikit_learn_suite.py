@@ -45,7 +45,7 @@ for name, test in THEIRS.items():
     if name in DIFFERENCES:
         differs = pytest.mark.xfail(strict=True, reason=DIFFERENCES[name], raises=(AssertionError, InvalidInputError))
         test = differs(test)
-    globals()[name] = test
+    globals()[name] = pytest.mark.slow(test) if name == "test_kernel_pca_solvers_equivalence" else test
 
 
 def test_their_suite_has_what_is_listed_and_enough_besides():
