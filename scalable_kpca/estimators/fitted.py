@@ -92,7 +92,7 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
 
     @available_if(_has_rows)  # type: ignore[untyped-decorator]
     def novelty_threshold(self, quantile: float = 0.99, X: Any = None) -> float:
-        """Novelty that a share of the training rows does not exceed: what is above it is novel.
+        """Novelty that a share of the training rows does not exceed, up to rounding: what is above it is novel.
 
         Rows that were fitted score lower than others like them: with many components in few rows, or where the share of
         false alarms matters, give rows that were held out.

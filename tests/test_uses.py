@@ -1,0 +1,120 @@
+"""What a fitted `KernelPCA` is used for: back from scores to rows, and how unlike rows are; the wiring, not the numbers."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.decomposition import KernelPCA as Reference
+from sklearn.exceptions import NotFittedError
+
+from scalable_kpca import KernelPCA
+from scalable_kpca.errors import ConfigError, InvalidInputError
+
+N, D, K = 120, 4, 6
+
+
+def rows(n=N, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, D))
+    X -= X.mean(axis=0)
+    X.setflags(write=False)
+    return X
+
+
+def fitted(**settings):
+    return KernelPCA(K, **{"kernel": "rbf", "gamma": 0.3, "alpha": 0.1, "fit_inverse_transform": True, **settings})
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+def test_the_ridge_map_is_scikit_learns_where_the_mean_is_zero(kernel):
+    X, new = rows(), rows(7, seed=1)
+    ours = fitted(kernel=kernel).fit(X)
+    theirs = Reference(K, kernel=kernel, gamma=0.3, alpha=0.1, fit_inverse_transform=True, eigen_solver="dense").fit(X)
+    expected = theirs.inverse_transform(theirs.transform(new))
+    # of a linear kernel the last two components are zero in exact arithmetic, and rounding there
+    np.testing.assert_allclose(ours.inverse_transform(ours.transform(new)), expected, atol=1e-7)
+    assert ours.X_transformed_fit_.shape == theirs.X_transformed_fit_.shape
+    assert ours.dual_coef_.shape == theirs.dual_coef_.shape
+
+
+def test_the_mean_is_not_lost():
+    X = rows() + 100.0
+    ours = fitted(kernel="linear", alpha=1e-6).fit(X)
+    np.testing.assert_allclose(ours.inverse_transform(ours.transform(X)), X, atol=1e-5)
+
+
+def test_many_rows_teach_the_map_by_two_thousand_of_them():
+    ours = fitted(n_landmarks=50).fit(rows(2100))
+    assert ours.X_transformed_fit_.shape == (2000, K)
+    assert fitted(n_landmarks=2050).fit(rows(2100)).X_transformed_fit_.shape == (2050, K)
+    assert fitted(n_landmarks=50, method="nystroem").fit(rows(2100)).X_transformed_fit_.shape == (50, K)
+
+
+@pytest.mark.parametrize("way", [True, "ridge", "fixed_point"])
+def test_a_dask_array_of_scores_goes_back_lazily(way):
+    ours = fitted(fit_inverse_transform=way).fit(rows())
+    scores = ours.transform(rows(30, seed=1))
+    found = ours.inverse_transform(da.from_array(scores, chunks=(7, 2)))
+    assert isinstance(found, da.Array)
+    assert found.shape == (30, D)
+    np.testing.assert_allclose(found.compute(), ours.inverse_transform(scores), atol=1e-10)
+
+
+def test_fixed_points_report_on_each_row():
+    ours = fitted(fit_inverse_transform="fixed_point").fit(rows())
+    scores = ours.transform(rows(9, seed=1))
+    found = ours.preimages(scores)
+    assert found.converged.all()
+    np.testing.assert_array_equal(found.rows, ours.inverse_transform(scores))
+    hasty = ours.preimages(scores, max_iterations=1, start=rows(9, seed=1))
+    assert not hasty.converged.all()
+    assert (hasty.n_iterations == 1).all()
+
+
+def test_a_fit_without_the_way_back_forgets_that_of_the_fit_before():
+    ours = fitted().fit(rows())
+    ours.set_params(fit_inverse_transform=False).fit(rows())
+    assert not hasattr(ours, "dual_coef_")
+    with pytest.raises(NotFittedError, match="set fit_inverse_transform=True"):
+        ours.inverse_transform(np.zeros((1, K)))
+
+
+def test_rows_that_are_added_change_the_way_back():
+    ours = fitted(method="nystroem", n_landmarks=20).fit(rows()[:60])
+    before = ours.dual_coef_
+    ours.partial_fit(rows()[60:])
+    assert not np.array_equal(ours.dual_coef_, before)
+    assert ours.X_transformed_fit_.shape == (20, K)
+
+
+def test_ways_back_that_cannot_be_are_refused_before_the_fit():
+    with pytest.raises(ConfigError, match=r"'fixed_point' needs kernel='rbf', and it is 'poly'; use the ridge map"):
+        fitted(kernel="poly", fit_inverse_transform="fixed_point").fit(rows())
+    with pytest.raises(ConfigError, match="fit_inverse_transform='ridgde' is not known"):
+        fitted(fit_inverse_transform="ridgde").fit(rows())
+    with pytest.raises(InvalidInputError, match="alpha=-1"):
+        fitted(alpha=-1).fit(rows())
+
+
+def test_novelty_is_above_the_threshold_for_the_share_that_was_asked_for():
+    ours = fitted().fit(rows())
+    scores = ours.novelty(rows())
+    assert scores.shape == (N,)
+    above = scores > ours.novelty_threshold(0.9)
+    assert above.sum() - (N // 10) in (0, 1)  # the row that is the threshold may be above it by its rounding
+    np.testing.assert_array_equal(ours.score_samples(rows()), -scores)
+    # an outlier is as far from the components as any row can be
+    assert ours.novelty(np.full((1, D), 50.0)) > ours.novelty_threshold(1.0)
+
+
+@pytest.mark.parametrize("method", ["exact", "nystroem"])
+def test_novelty_of_a_dask_array_is_lazy_and_the_same(method):
+    ours = fitted(method=method, n_landmarks=30).fit(rows())
+    lazy = ours.novelty(da.from_array(np.array(rows()), chunks=(50, 3)))
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), ours.novelty(rows()), atol=1e-12)
+
+
+def test_a_nystroem_fit_asks_for_rows_to_take_its_threshold_from():
+    ours = fitted(method="nystroem", n_landmarks=30).fit(rows())
+    with pytest.raises(InvalidInputError, match="give them, or rows like them: X="):
+        ours.novelty_threshold()
+    assert ours.novelty_threshold(0.9, rows()) > 0
