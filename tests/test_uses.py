@@ -1,4 +1,4 @@
-"""What a fitted `KernelPCA` is used for: back from scores to rows, and how unlike rows are; the wiring, not the numbers."""
+"""What a fitted `KernelPCA` is used for: rows from scores, and how unlike rows are; the wiring, not the numbers."""
 
 import dask.array as da
 import numpy as np
