@@ -30,6 +30,8 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 FEW_DIGITS = 1e-4  # of λ₁: a bound above it is worth a warning
+# of kernel values: squares of their rounding are numbers, eps²·K² in float64 and eps·K in float32
+SMALLEST = {"float64": 1e-130, "float32": 1e-30}
 ZERO_ROUNDING = 10  # times the rounding of products: eigenvalues up to that are those of a zero matrix
 
 
@@ -156,8 +158,10 @@ def fit_exact(
     """
     check_choice("indefinite", indefinite, ("error", "clip"))
     check_choice("on_failure", on_failure, ("error", "return"))
+    diagonal = _diagonal_sizes(rows, kernel, plan)
+    _check_range(diagonal, plan.dtype)
     operator = CenteredGram(gram, product_dtype=plan.product_dtype, journal=Journal(*journal) if journal else None)
-    measure = cache(lambda: _measure(rows, kernel, plan, operator))
+    measure = cache(lambda: _measure(diagonal, plan, operator))
     options: dict[str, Any] = {"n_components": n_components, "tol": tol, "max_passes": max_passes, "seed": seed}
     options["start"] = start
     solve = Solve(operator, rows, kernel, engine, plan, measure, **options)
@@ -202,20 +206,38 @@ def fit_exact(
     )
 
 
-def _measure(rows: Rows, kernel: Kernel, plan: Plan, operator: CenteredGram) -> GramScale:
-    """Sizes of K and K̃ from the first pass and a streaming look at the diagonal, as the tiles hold it."""
+def _diagonal_sizes(rows: Rows, kernel: Kernel, plan: Plan) -> tuple[float, float]:
+    """Sum and largest size of the diagonal as the tiles hold it: one streaming look at the rows."""
+    total, largest = 0.0, 0.0
+    for i in range(plan.tiling.n_blocks):
+        exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with its place in a pass
+            values = exact.astype(plan.dtype).astype(np.float64)
+            total += float(values.sum())
+            # of what is too small for the dtype of the tiles the size itself
+            largest = max(largest, float(np.abs(values).max()), float(np.abs(exact).max()))
+    return total, largest
+
+
+def _check_range(diagonal: tuple[float, float], dtype: str) -> None:
+    """Refuse kernel values that are so small that squares of their rounding vanish: eigenvalues would be noise."""
+    largest, or_widen = diagonal[1], ", or set dtype='float64'" if dtype == "float32" else ""
+    if 0 < largest < SMALLEST[dtype]:
+        raise InvalidInputError(
+            f"no kernel value is above {largest:.3g}, and tiles of {dtype} need {SMALLEST[dtype]:.0e}: below it "
+            f"squares and rounding are lost; scale the features up, for example to unit variance{or_widen}."
+        )
+
+
+def _measure(diagonal: tuple[float, float], plan: Plan, operator: CenteredGram) -> GramScale:
+    """Sizes of K and K̃ from the first pass and the diagonal."""
     built, centering = operator.built, operator.centering
     if not np.isfinite(built.squared_norm):
         raise InvalidInputError(
             "the Frobenius norm of the kernel matrix is beyond float64; standardize or scale the features, or use a "
             "smaller degree or gamma."
         )
-    diagonal_sum, max_diagonal = 0.0, 0.0
-    for i in range(plan.tiling.n_blocks):
-        exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
-        values = exact.astype(plan.dtype).astype(np.float64)
-        diagonal_sum += float(values.sum())
-        max_diagonal = max(max_diagonal, float(np.abs(values).max()))
+    diagonal_sum, max_diagonal = diagonal
     scale = GramScale(
         n_samples=plan.n_samples,
         dtype=plan.dtype,

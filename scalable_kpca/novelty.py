@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import AccuracyWarning, InvalidInputError
+from scalable_kpca.kernels import RBF, Laplacian, Matern12, Matern32, Matern52
 from scalable_kpca.model import AnyModel, Model, NystroemModel
 from scalable_kpca.nystroem import Projection, find_centre
 from scalable_kpca.source import NoRows, check_width
 from scalable_kpca.tiling import Tiling
 from scalable_kpca.transform import exact_scores, new_rows_check
 
-__all__ = ["novelty", "novelty_lazily", "novelty_scorer", "novelty_threshold", "training_novelty"]
+__all__ = [
+    "novelty",
+    "novelty_lazily",
+    "novelty_scorer",
+    "novelty_threshold",
+    "training_novelty",
+    "warn_of_rounding",
+]
 
+Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
+LARGE = 0.1  # rounding of a score over the mean squared distance of the training rows from their mean
+SHIFT_INVARIANT = (RBF, Laplacian, Matern12, Matern32, Matern52)
 
 
 def novelty(model: AnyModel, rows: NDArray[Any]) -> Vector:
@@ -43,6 +55,11 @@ def novelty(model: AnyModel, rows: NDArray[Any]) -> Vector:
         For another number of features, NaN or infinity, or a model of a precomputed kernel: k(x, x) of a new row is not
         among its values with the training rows.
 
+    Warns
+    -----
+    AccuracyWarning
+        When scores are good to few digits: see `warn_of_rounding`.
+
     Notes
     -----
     φ̃(x) = φ(x) − φ̄, so that k̃(x, x) = k(x, x) − 2κ(x) + k̄ with κ(x) the mean of k(x, ·) over the training rows. A
@@ -50,9 +67,14 @@ def novelty(model: AnyModel, rows: NDArray[Any]) -> Vector:
     being the true one: what the landmarks do not reach counts as novel. It is the exact score when every row is a
     landmark.
 
-    The difference cancels where a row lies in the subspace: values up to the rounding of its terms are 0. That is
-    n·eps(float64) of their sizes and the error of an entry of the training tiles; for a Nyström model √m·eps(its
-    dtype), or the error of an entry. Of a kernel that is not positive semi-definite the score is no squared distance.
+    *Rounding.* The difference cancels where a row lies in the subspace, and for rows far from the origin of feature
+    space: values up to the rounding of their terms are 0. With w_j = score_j·‖α_j‖, in an exact model score_j/√λ_j, u =
+    eps/2 and e the error of an entry of K, that is √n·u·(1 + ‖w‖) of the sizes of k(x, x), 2κ(x) and k̄, and 2e(1/√n +
+    ‖w‖²): sums of n terms round by √n·u, errors of entries average out over κ, and the components are as orthonormal as
+    the entries that they come from are right. (Nyström: the m landmarks in the place of n, and e for k(x, L) too.) It
+    is what errors that are independent add up to, measured at a tenth to a half of it; the worst case, √n times as much
+    and more, does not occur, and would hide outliers. Of a kernel that is not positive semi-definite the score is no
+    squared distance.
 
     Cost and memory are those of `project`: κ(x) comes with the same kernel values.
 
@@ -60,11 +82,13 @@ def novelty(model: AnyModel, rows: NDArray[Any]) -> Vector:
     ----------
     Hoffmann (2007), Kernel PCA for novelty detection, Pattern Recognition 40.
     """
-    return novelty_scorer(model)(rows)
+    scorer = novelty_scorer(model)
+    warn_of_rounding(model)
+    return scorer(rows)
 
 
 def novelty_scorer(model: AnyModel) -> Callable[[NDArray[Any]], Vector]:
-    """Function from rows (b, n_features) to `novelty` (b,); holds what all blocks share."""
+    """Function from rows (b, n_features) to `novelty` (b,); holds what all blocks share, and does not warn."""
     if isinstance(model, NystroemModel):
         if model.columns is not None:
             raise _unknown_diagonal()
@@ -86,18 +110,34 @@ def _nystroem_scorer(model: NystroemModel) -> Callable[[NDArray[Any]], Vector]:
     root = basis.scale**0.5
     # one more column beside the weights makes ⟨φ(x), Πφ̄⟩ in the same product
     weights, offset = np.column_stack([model.weights, centre.weights * root]), np.append(model.offset, 0.0)
-    projection = Projection(basis, weights, offset)
-    relative = basis.n_landmarks**0.5 * float(np.finfo(basis.dtype).eps)
+    projection, rounding_of = Projection(basis, weights, offset), _nystroem_rounding(model, centre.weights)
 
     def scorer(rows: NDArray[Any]) -> Vector:
         rows = check(rows)
         product = projection(rows)
         scores, means = product[:, :-1], product[:, -1] * root + centre.offset * basis.scale
         diagonal, grand_mean = basis.diagonal(rows) * basis.scale, centre.squared_norm * basis.scale
-        rounding = np.maximum(relative * _sizes(diagonal, means, grand_mean), model.sums.entry_error * basis.scale)
-        return _clipped(diagonal - 2 * means + grand_mean - np.square(scores).sum(axis=1), rounding)
+        return _clipped(diagonal, means, grand_mean, scores, rounding_of(diagonal, means, grand_mean, scores))
 
     return scorer
+
+
+def _nystroem_rounding(model: NystroemModel, mean_weights: Vector) -> Callable[..., Vector]:
+    scale, sums = model.basis.scale, model.sums
+    entry, largest = sums.entry_error * scale, sums.max_diagonal * scale
+    norms, of_mean = np.linalg.norm(model.weights, axis=0) / scale, float(np.linalg.norm(mean_weights))
+    root = model.basis.n_landmarks**0.5
+
+    def rounding_of(diagonal: Vector, means: Vector, grand_mean: float, scores: Matrix) -> Vector:
+        w = np.linalg.norm(scores * norms, axis=1)
+        # values of rows that are larger than those of the fit are further off
+        of_row = entry * np.sqrt(np.maximum(1.0, np.abs(diagonal) / largest if largest > 0 else 1.0))
+        # W itself, of which the components are made, is float64
+        rounding = _sums_rounding(root, diagonal, means, grand_mean, w) + 8 * EPS * largest * np.square(w)
+        found: Vector = rounding + 2 * of_row * (of_mean + w)
+        return found
+
+    return rounding_of
 
 
 def novelty_lazily(model: AnyModel, rows: Any) -> Any:
@@ -105,6 +145,7 @@ def novelty_lazily(model: AnyModel, rows: Any) -> Any:
     from dask.delayed import delayed
 
     check_width(rows.shape[1], model.n_features)
+    warn_of_rounding(model)  # here, not where a worker scores its blocks
     shared = delayed(novelty_scorer, pure=False)(delayed(model, pure=False))
     return rows.rechunk({1: -1}).map_blocks(
         _apply, shared, dtype=np.float64, drop_axis=1, chunks=(rows.chunks[0],), meta=np.empty(0)
@@ -131,6 +172,7 @@ def training_novelty(model: Model) -> Vector:
     """
     if isinstance(model.rows, NoRows):
         raise _unknown_diagonal()
+    warn_of_rounding(model)
     tiling = Tiling(model.n_samples, model.tile_rows)
     blocks = (model.rows.read(tiling.block(i)) for i in range(tiling.n_blocks))
     diagonal = np.concatenate([model.kernel.diagonal(block.astype(np.float64)) for block in blocks])
@@ -163,28 +205,91 @@ def novelty_threshold(scores: ArrayLike, quantile: float) -> float:
     >>> novelty_threshold([0.1, 0.2, 0.3, 4.0], 0.75)
     0.3
     """
-    values = np.asarray(scores, np.float64)
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
+    values = np.asarray(scores)
+    if values.dtype.kind not in "fiu" or values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
         raise InvalidInputError(
-            f"novelty scores have shape {values.shape}; a threshold needs at least one, of shape (n,), all finite."
+            f"novelty scores have shape {values.shape} and dtype {values.dtype}; a threshold needs at least one, of shape "
+            "(n,), all finite numbers."
         )
-    if isinstance(quantile, bool) or not 0 <= quantile <= 1:
+    is_number = isinstance(quantile, (int, float, np.integer, np.floating)) and not isinstance(quantile, bool)
+    if not (is_number and 0 <= quantile <= 1):
         raise InvalidInputError(f"quantile={quantile!r}; a share of the rows between 0 and 1 is needed, such as 0.99.")
-    return float(np.quantile(values, quantile, method="inverted_cdf"))
+    return float(np.quantile(values.astype(np.float64), quantile, method="inverted_cdf"))
 
 
-def _remainder(model: Model, diagonal: Vector, means: Vector, grand_mean: float, scores: NDArray[np.float64]) -> Vector:
+def warn_of_rounding(model: AnyModel) -> None:
+    """Say when the rounding of a score is not small beside how far training rows are from their mean.
+
+    Warns
+    -----
+    AccuracyWarning
+        When the rounding of the novelty of a typical training row is more than a tenth of tr K̃/n, their mean squared
+        distance in feature space from their mean: then outliers can be lost in it. Not for rows that are all equal.
+
+    Notes
+    -----
+    Nothing better can be made of values of a kernel that sees where the origin is: k(x, x) of rows at distance r from
+    it is r², and its last digit eps·r². Kernels of differences shift the rows themselves.
+    """
+    rounding, variance, means = _typical_of_nystroem(model) if isinstance(model, NystroemModel) else _typical(model)
+    is_constant = np.ptp(means) <= 4 * EPS * np.abs(means).max(initial=0.0)
+    if rounding <= LARGE * variance or is_constant:
+        return
+    narrow = (model.basis.dtype if isinstance(model, NystroemModel) else model.dtype) == "float32"
+    remedy = "set dtype='float64', or " if narrow else ""
+    if isinstance(model.kernel, SHIFT_INVARIANT):
+        remedy += "use a larger gamma"
+    else:
+        remedy += "subtract the mean of the training rows from these and from new rows (X - X.mean(axis=0)) and fit again"
+    warnings.warn(
+        f"novelty is good to about {rounding:.2g} only, and the training rows are {variance:.2g} from their mean on "
+        f"average: kernel values are large beside their differences, and what is lost in their rounding is 0; {remedy}.",
+        AccuracyWarning,
+        stacklevel=3,
+    )
+
+
+def _typical(model: Model) -> tuple[float, float, Vector]:
+    """Rounding of a typical training row, tr K̃/n, and means that are equal where rows are."""
+    n, centering = model.n_samples, model.centering
+    variance, mean = model.certificate.total_variance / n, np.array([centering.grand_mean])
+    # a unit eigenvector has 1/n in the square of an entry
+    w = np.array([np.count_nonzero(model.eigenvalues) / n]) ** 0.5
+    rounding = _exact_rounding(model, variance + mean, mean, centering.grand_mean, w)
+    return float(rounding[0]), variance, centering.row_means
+
+
+def _typical_of_nystroem(model: NystroemModel) -> tuple[float, float, Vector]:
+    basis, sums, centre = model.basis, model.sums, find_centre(model.basis, model.sums)
+    mean, n = np.array([centre.squared_norm * basis.scale]), sums.n_samples
+    diagonal = np.array([sums.diagonal_sum / n * basis.scale])
+    scores = np.sqrt(model.eigenvalues / n)[None, :]
+    rounding = _nystroem_rounding(model, centre.weights)(diagonal, mean, float(mean[0]), scores)
+    certificate = model.certificate
+    return float(rounding[0]), (certificate.approximated_variance + certificate.trace_residual) / n, basis.shift
+
+
+def _remainder(model: Model, diagonal: Vector, means: Vector, grand_mean: float, scores: Matrix) -> Vector:
     """k̃(x, x) − Σ score², from the parts of k̃(x, x)."""
-    rounding = model.n_samples * EPS * _sizes(diagonal, means, grand_mean) + model.certificate.kernel_error
-    return _clipped(diagonal - 2 * means + grand_mean - np.square(scores).sum(axis=1), rounding)
+    roots = np.sqrt(model.eigenvalues)
+    w = np.linalg.norm(scores / np.where(roots == 0, np.inf, roots), axis=1)
+    return _clipped(diagonal, means, grand_mean, scores, _exact_rounding(model, diagonal, means, grand_mean, w))
 
 
-def _sizes(diagonal: Vector, means: Vector, grand_mean: float) -> Vector:
-    sizes: Vector = np.abs(diagonal) + 2 * np.abs(means) + abs(grand_mean)
-    return sizes
+def _exact_rounding(model: Model, diagonal: Vector, means: Vector, grand_mean: float, w: Vector) -> Vector:
+    root, entry = model.n_samples**0.5, model.certificate.kernel_error
+    rounding: Vector = _sums_rounding(root, diagonal, means, grand_mean, w) + 2 * entry * (1 / root + np.square(w))
+    return rounding
 
 
-def _clipped(values: Vector, rounding: Vector) -> Vector:
+def _sums_rounding(root: float, diagonal: Vector, means: Vector, grand_mean: float, w: Vector) -> Vector:
+    sizes = np.abs(diagonal) + 2 * np.abs(means) + abs(grand_mean)
+    rounding: Vector = root * EPS / 2 * sizes * (1 + w)
+    return rounding
+
+
+def _clipped(diagonal: Vector, means: Vector, grand_mean: float, scores: Matrix, rounding: Vector) -> Vector:
+    values = diagonal - 2 * means + grand_mean - np.square(scores).sum(axis=1)
     return np.where(values <= rounding, 0.0, values)
 
 

@@ -199,7 +199,7 @@ class Solve:
                 n_threads=plan.n_threads,
                 floor=self._measure().rounding,
                 seed=self._seed,
-                looks_below=not self._kernel.positive_semidefinite,
+                allowed_below=None if self._kernel.positive_semidefinite else self._kernel.noise,
             )
         if plan.solver == "power":
             return solve_power(

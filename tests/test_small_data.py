@@ -209,6 +209,51 @@ def test_kernels_that_may_be_indefinite_are_refused_by_their_lowest_eigenvalue(n
     np.testing.assert_allclose(kept.eigenvalues, expected, rtol=0, atol=420 * EPS * expected[0] * 4)
 
 
+def spectrum_of(values, seed=0):
+    """Centred symmetric matrix with some eigenvalues beside 0."""
+    rng = np.random.default_rng(seed)
+    n = len(values) + 1
+    vectors = rng.normal(size=(n, n - 1))
+    vectors = np.linalg.qr(vectors - vectors.mean(axis=0))[0]
+    matrix = (vectors * values) @ vectors.T
+    return (matrix + matrix.T) / 2
+
+
+@pytest.mark.parametrize(("largest", "lowest"), [(100.0, -0.01), (1e4, -0.02), (10.0, -0.5)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_small_negative_eigenvalue_beside_large_ones_is_refused_by_few_pairs_too(largest, lowest, seed):
+    K = spectrum_of(np.r_[largest, np.linspace(0.02, 1, 420), lowest], seed)
+    for solver in ("dense", "arpack"):
+        with pytest.raises(InvalidInputError, match=f"lowest centred eigenvalue is {lowest:.3g}, "):
+            KernelPCA(1, kernel="precomputed", eigen_solver=solver).fit(K)
+    allowed = spectrum_of(np.r_[largest, np.linspace(0.02, 1, 420), -1e-7 * largest], seed)
+    assert KernelPCA(1, kernel="precomputed", eigen_solver="dense").fit(allowed).certificate_.complete
+
+
+@pytest.mark.parametrize("exponent", [-60, -20, 60])
+@pytest.mark.parametrize("solver", ["dense", "arpack", "block_krylov"])
+def test_the_unit_of_the_rows_changes_nothing(solver, exponent):
+    X = np.random.default_rng(0).standard_normal((300, 8)) * np.arange(8, 0, -1)
+    unit = 2.0 ** int(exponent / 0.30103)
+    settings = {"kernel": "linear", "eigen_solver": solver}
+    expected = KernelPCA(3, **settings).fit(X)
+    found = KernelPCA(3, **settings).fit(X * unit)
+    np.testing.assert_allclose(found.eigenvalues_ / unit / unit, expected.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(found.transform(X * unit) / unit, expected.transform(X), atol=1e-5)
+    assert found.certificate_.complete
+    assert found.certificate_.missed_bound >= 0.9 * np.linalg.svd(X - X.mean(0))[1][3] ** 2 * unit * unit
+
+
+@pytest.mark.parametrize("solver", ["dense", "arpack", "block_krylov"])
+def test_values_whose_squares_vanish_are_refused(solver):
+    X = np.random.default_rng(0).standard_normal((300, 8))
+    with pytest.raises(InvalidInputError, match=r"tiles of float64 need 1e-130: .*; scale the features up"):
+        KernelPCA(3, kernel="linear", eigen_solver=solver).fit(X * 1e-90)
+    with pytest.raises(InvalidInputError, match=r"tiles of float32 need 1e-30: .* or set dtype='float64'"):
+        KernelPCA(3, kernel="linear", eigen_solver=solver, dtype="float32").fit(X * 1e-20)
+    assert KernelPCA(3, kernel="linear").fit(X * 0).certificate_.complete
+
+
 def test_bits_of_few_pairs_do_not_depend_on_threads():
     one, two = (KernelPCA(4, kernel="rbf", n_jobs=n_jobs, gram="memory").fit(ROWS) for n_jobs in (1, 2))
     np.testing.assert_array_equal(one.eigenvectors_, two.eigenvectors_)
@@ -233,24 +278,88 @@ def test_lapack_has_the_threads_of_the_fit_while_it_is_alone():
         assert blas_threads() == {1}
 
 
-def test_who_wants_to_compute_waits_for_lapack():
-    entered, left = threading.Event(), threading.Event()
+def in_a_thread(function):
+    """What a function returns in another thread, which ends."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
 
-    def compute():
-        with single_threaded_blas():
-            entered.set()
-            left.wait(20)
 
-    other = threading.Thread(target=compute)
+def test_the_limit_is_back_when_another_begins_to_compute():
     with single_threaded_blas():
         with several_blas_threads(2):
-            other.start()
-            assert not entered.wait(0.2)
             assert blas_threads() == {2}
-        assert entered.wait(20)
+            with single_threaded_blas():
+                assert blas_threads() == {1}
         assert blas_threads() == {1}
-        left.set()
-        other.join()
+
+
+def test_the_limit_holds_whichever_threads_begin_and_end_it():
+    before = blas_threads()
+    KernelPCA(2, kernel="rbf").fit(ROWS[:50])  # in this thread first, which goes on
+    first, second = single_threaded_blas(), single_threaded_blas()
+    in_a_thread(first.__enter__)
+    assert blas_threads() == {1}
+    second.__enter__()
+    in_a_thread(lambda: first.__exit__(None, None, None))
+    assert blas_threads() == {1}
+    in_a_thread(lambda: second.__exit__(None, None, None))
+    assert blas_threads() == before
+
+
+def test_limits_of_others_work_in_other_threads_after_a_fit():
+    KernelPCA(2, kernel="rbf").fit(ROWS[:50])
+
+    def limited():
+        with threadpoolctl.threadpool_limits(1, user_api="blas"):
+            return blas_threads()
+
+    assert in_a_thread(limited) == {1}
+
+
+def test_bits_of_few_pairs_do_not_depend_on_the_thread():
+    here = KernelPCA(4, kernel="rbf", gram="memory").fit(ROWS)
+    there = in_a_thread(lambda: KernelPCA(4, kernel="rbf", gram="memory").fit(ROWS))
+    np.testing.assert_array_equal(here.eigenvectors_, there.eigenvectors_)
+
+
+FORKING = """
+import faulthandler, multiprocessing, sys, threading
+import numpy as np
+from scalable_kpca import KernelPCA
+faulthandler.dump_traceback_later(100, exit=True)
+X = np.random.default_rng(0).normal(size=(1100, 5))
+stop = threading.Event()
+
+def fits():
+    while not stop.is_set():
+        KernelPCA(None, kernel="rbf", gamma=0.1, n_jobs=2).fit(X)
+
+def child():
+    import threadpoolctl
+    from scalable_kpca.engine.blas import _state
+    fit = KernelPCA(2, kernel="rbf").fit(X[:50])
+    sys.exit(0 if _state.users == 0 and fit.eigenvalues_[0] > 0 else 1)
+
+thread = threading.Thread(target=fits)
+thread.start()
+children = [multiprocessing.get_context("fork").Process(target=child) for _ in range(6)]
+for process in children:
+    process.start()
+    process.join(15)
+stop.set()
+thread.join()
+print([process.exitcode for process in children])
+for process in children:
+    process.kill()
+"""
+
+
+def test_children_of_fork_fit_while_their_parent_does():
+    finished = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)
+    assert finished.stdout.strip() == str([0] * 6), finished.stderr
 
 
 @pytest.mark.parametrize(("n_threads", "rows"), [(2, 420), (1, 10)])

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["several_blas_threads", "single_threaded_blas"]
 
-_blas_lock = threading.Lock()
-_blas_users = 0
-_blas_limit: Any = None
+
+class _State:
+    """Who uses BLAS in this process: changed under the lock, which nobody holds while something computes."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.is_lifted = False
+        self.originals: list[tuple[Any, int]] = []  # libraries that are limited, and their threads before
+
+    def after_fork(self) -> None:
+        """In a child of fork nobody computes; threads that held the lock are gone, and limits are still set."""
+        self.lock, self.users, self.is_lifted = threading.Lock(), 0, False
+
+
+_state = _State()
+os.register_at_fork(after_in_child=_state.after_fork)
 _scanned: tuple[int, ThreadpoolController] | None = None
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread in this process until the last user leaves.
+    """Limit BLAS to one thread in this process until the last user leaves, whichever threads they are.
 
     Notes
     -----
@@ -30,19 +45,20 @@ def single_threaded_blas() -> Iterator[None]:
     import numpy  # noqa: F401 - a library is limited only when it is loaded
     import scipy.linalg  # noqa: F401
 
-    global _blas_users, _blas_limit
-    with _blas_lock:
-        _blas_users += 1
-        if _blas_users == 1:
-            _blas_limit = _libraries().limit(limits=1, user_api="blas")
+    with _state.lock:
+        _state.users += 1
+        if _state.users == 1 and not _state.originals:
+            _state.originals = [(library, library.num_threads) for library in _libraries().lib_controllers]
+        if _state.users == 1 or _state.is_lifted:
+            _set_threads(1)
     try:
         yield
     finally:
-        with _blas_lock:
-            _blas_users -= 1
-            if _blas_users == 0 and _blas_limit is not None:
-                _blas_limit.restore_original_limits()
-                _blas_limit = None
+        with _state.lock:
+            _state.users -= 1
+            if _state.users == 0:
+                _set_threads(None)
+                _state.originals = []
 
 
 @contextmanager
@@ -51,22 +67,47 @@ def several_blas_threads(n_threads: int) -> Iterator[None]:
 
     Notes
     -----
-    For LAPACK in the thread that has opened the engine, between passes. Who else wants to compute in this process waits
-    meanwhile; where somebody computes already the limit stays, since it is theirs too. [docs/decisions/0016]
+    For LAPACK in the thread that has opened the engine, between passes. Where somebody else computes in this process
+    the limit stays, since it is theirs too; it comes back when somebody begins. [docs/decisions/0016]
     """
-    with _blas_lock:
-        is_alone = _blas_users == 1 and n_threads > 1
-        with _libraries().limit(limits=n_threads, user_api="blas") if is_alone else nullcontext():
-            if is_alone:
-                yield
-                return
-    yield
+    with _state.lock:
+        lifts = _state.users == 1 and n_threads > 1 and not _state.is_lifted
+        if lifts:
+            _state.is_lifted = True
+            _set_threads(n_threads)
+    try:
+        yield
+    finally:
+        if lifts:
+            with _state.lock:
+                _state.is_lifted = False
+                _set_threads(1)
+
+
+def _set_threads(n_threads: int | None) -> None:
+    """Set every library that is limited to so many threads, None for what it had.
+
+    In a thread of its own, which ends: since threadpoolctl 3.8 OpenBLAS obeys the first thread that sets a limit for as
+    long as it lives, and nobody else, while users of BLAS begin and end here in any thread. Where the caller itself has
+    set a limit, it is the caller who is obeyed.
+    """
+    wanted = [(library, original if n_threads is None else n_threads) for library, original in _state.originals]
+
+    def change() -> None:
+        for library, number in wanted:
+            library.set_num_threads(number)
+
+    thread = threading.Thread(target=change, name="skpca-blas")
+    thread.start()
+    thread.join()
+    if any(library.num_threads != number for library, number in wanted):
+        change()
 
 
 def _libraries() -> ThreadpoolController:
-    """The libraries of this process; looked for again after imports, which alone load more: that takes milliseconds."""
+    """BLAS of this process; looked for again after imports, which alone load more: that takes milliseconds."""
     global _scanned
     if _scanned is None or _scanned[0] != len(sys.modules):
         # the scan may import something itself: counted before, it is made once more then, and never too rarely
-        _scanned = len(sys.modules), ThreadpoolController()
+        _scanned = len(sys.modules), ThreadpoolController().select(user_api="blas")
     return _scanned[1]

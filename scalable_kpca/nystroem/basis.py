@@ -130,8 +130,9 @@ class Basis:
         """
         dtype = dtype or self.dtype
         with np.errstate(over="ignore", invalid="ignore"):  # who uses them looks whether they are finite
+            scale, shift = np.dtype(dtype).type(self.scale), self.shift.astype(dtype)
             strips = TileStrips(self.kernel, rows.astype(np.float64), self._columns, strip_rows=BLOCK_ROWS, dtype=dtype)
-        return CrossBlocks(strips, np.dtype(dtype).type(self.scale), self.shift.astype(dtype))
+        return CrossBlocks(strips, scale, shift)
 
     def diagonal(self, rows: RowBlock) -> Vector:
         """k(x, x)/scale, shape (b,), float64."""

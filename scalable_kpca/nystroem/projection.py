@@ -41,8 +41,8 @@ class Projection:
     def __call__(self, rows: RowBlock) -> Matrix:
         """Scores of rows."""
         scores = np.empty((rows.shape[0], len(self.offset)))
-        weights = self.weights.astype(self.basis.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
+            weights = self.weights.astype(self.basis.dtype)
             for start, block in self.basis.cross(rows):
                 here = scores[start : start + len(block)]
                 here[...] = block @ weights

@@ -22,7 +22,7 @@ def solve_dense(
     n_threads: int = 1,
     floor: float = 0.0,
     seed: int = 0,
-    looks_below: bool = False,
+    allowed_below: float | None = None,
 ) -> EigenResult:
     """Leading eigenpairs of a matrix small enough to be formed.
 
@@ -38,8 +38,9 @@ def solve_dense(
         Size of the rounding in the matrix.
     seed : int
         Of the start vector, where few pairs are wanted.
-    looks_below : bool
-        Whether the lowest eigenvalue is wanted too.
+    allowed_below : float, optional
+        Share of the largest eigenvalue that the lowest may be below 0 without being asked for; without it nothing is
+        asked.
 
     Returns
     -------
@@ -57,12 +58,12 @@ def solve_dense(
     before = operator.n_passes
     k = n if n_components is None else min(n_components, n)
     if is_few(n, k):
-        found = leading_pairs(operator, k, floor=floor, seed=seed, n_threads=n_threads, looks_below=looks_below)
+        found = leading_pairs(operator, k, floor=floor, seed=seed, n_threads=n_threads, allowed_below=allowed_below)
         if found is not None:
             return found
     # the transpose of a symmetric matrix in C order is the same matrix in Fortran's: LAPACK takes it without a copy
     dense = operator.to_dense().T
-    whole = k == n or looks_below
+    whole = k == n or allowed_below is not None
     with several_blas_threads(n_threads if n >= THREADED_ROWS else 1):
         values, vectors = scipy.linalg.eigh(
             dense,
@@ -75,7 +76,7 @@ def solve_dense(
     if not whole and len(values) < k:
         # LAPACK's bisection can lose members of a multiple eigenvalue when a subset is asked for
         values, vectors = scipy.linalg.eigh(operator.to_dense().T, driver="evd", overwrite_a=True)
-    lowest = float(values[0]) if looks_below else None
+    lowest = float(values[0]) if whole else None
     values, vectors = canonical(values, vectors)
     values, vectors = values[:k], vectors[:, :k]
     return EigenResult(values, vectors, "dense", operator.n_passes - before, is_whole_spectrum=True, lowest=lowest)

@@ -24,11 +24,16 @@ MOST_VECTORS = (160, 6)  # and for each pair: LAPACK has the matrix by then
 LOOK_EVERY = 8  # steps: a look costs as much as a product
 NEARLY = 1e-7  # of the smallest pair: a tenth of the resolution at which `completeness` tells eigenvalues apart
 THREADED_ROWS = 1500  # from here on the factorisation gains by threads, even where others are busy
-LOWEST_TOL = 1e-2  # of how negative the lowest eigenvalue is
 
 
 def leading_pairs(
-    operator: CenteredGram, n_components: int, *, floor: float, seed: int, n_threads: int, looks_below: bool
+    operator: CenteredGram,
+    n_components: int,
+    *,
+    floor: float,
+    seed: int,
+    n_threads: int,
+    allowed_below: float | None = None,
 ) -> EigenResult | None:
     """Leading eigenpairs with residuals at rounding, proven complete; None where that fails.
 
@@ -44,8 +49,9 @@ def leading_pairs(
         Of the start vector.
     n_threads : int
         Of the factorisation; all else has one, so that its bits do not depend on them.
-    looks_below : bool
-        Whether the lowest eigenvalue is looked for too.
+    allowed_below : float, optional
+        Share of the largest eigenvalue that the lowest may be below 0 without being asked for: where a factorisation
+        proves that it is not lower, the result has that bound. Without it nothing is asked.
 
     Returns
     -------
@@ -57,8 +63,8 @@ def leading_pairs(
     Lanczos with full re-orthogonalisation and no restart: 40 to 90 products, each 2n² flops on half of the matrix. Then
     the Frobenius norm may leave no room for another large eigenvalue: n² flops. Where it does, n³/3 flops of a Cholesky
     factorisation decide: with W = V√Θ, μI − (K̃ − WWᵀ) is positive definite exactly when no eigenvalue of K̃ − WWᵀ
-    reaches μ, and then at most k eigenvalues of K̃ do, by Weyl's theorem, since WWᵀ has rank k. No memory of size n²
-    beside the matrix.
+    reaches μ, and then at most k eigenvalues of K̃ do, by Weyl's theorem, since WWᵀ has rank k. Memory of size n²
+    beside the matrix: none, but a copy where the lowest eigenvalue is asked for.
 
     References
     ----------
@@ -75,7 +81,8 @@ def leading_pairs(
     residuals = dense @ vectors
     residuals -= vectors * values
     norms = np.linalg.norm(residuals, axis=0)
-    lowest = _lowest(product, found, len(dense), rng) if looks_below else None
+    with several_blas_threads(n_threads if len(dense) >= THREADED_ROWS else 1):
+        lowest = None if allowed_below is None else _bound_below(dense, max(floor, allowed_below * float(values[0])))
     shift = max(float(values[-1]), 0.0) * (1 + NEARLY) + max(floor, len(dense) * EPS * float(values[0]))
     bound = _bound_by_norm(dense, found.values, n_components, float(np.linalg.norm(norms)))
     proof = "the Frobenius norm leaves no room for"
@@ -117,8 +124,8 @@ def _product(dense: Matrix) -> Product:
     return product
 
 
-def _lanczos(product: Product, n: int, k: int, most: int, rng: np.random.Generator, tol: float = EPS) -> _Found | None:
-    """Largest k pairs with residuals ≤ tol·|λ₁|; None when that takes more than `most` vectors."""
+def _lanczos(product: Product, n: int, k: int, most: int, rng: np.random.Generator) -> _Found | None:
+    """Largest k pairs with residuals ≤ eps·|λ₁|; None when that takes more than `most` vectors."""
     basis, diagonal, beside = np.empty((most + 1, n)), np.empty(most), np.empty(most)
     basis[0], scale = _direction(basis[:0], n, rng), 0.0
     for j in range(most):
@@ -136,7 +143,7 @@ def _lanczos(product: Product, n: int, k: int, most: int, rng: np.random.Generat
         if m >= k and (is_invariant or m % LOOK_EVERY == 0 or m == most):
             values, vectors = scipy.linalg.eigh_tridiagonal(diagonal[:m], beside[:j])
             values, vectors = values[::-1], vectors[:, ::-1]
-            if (beside[j] * np.abs(vectors[-1, :k]) <= tol * np.abs(values).max()).all():
+            if (beside[j] * np.abs(vectors[-1, :k]) <= EPS * np.abs(values).max()).all():
                 return _Found(values, basis[:m].T @ vectors[:, :k])
         basis[m] = _direction(known, n, rng) if is_invariant else image / length
     return None
@@ -151,11 +158,13 @@ def _direction(basis: Matrix, n: int, rng: np.random.Generator) -> Vector:
     return np.asarray(fresh / np.linalg.norm(fresh), np.float64)
 
 
-def _lowest(product: Product, found: _Found, n: int, rng: np.random.Generator) -> float:
-    """Lowest Ritz value, to a hundredth of how negative it is beside the largest."""
-    mirrored = _lanczos(lambda vector: -product(vector), n, 1, min(MOST_VECTORS[0], n - 1), rng, tol=LOWEST_TOL)
-    lowest = float(found.values[-1])
-    return lowest if mirrored is None else min(lowest, -float(mirrored.values[0]))
+def _bound_below(dense: Matrix, allowed: float) -> float | None:
+    """−allowed where no eigenvalue is proven to be lower, up to the rounding of the proof; None where one may be."""
+    shifted = dense.T.copy(order="F")
+    shifted[np.diag_indices(len(dense))] += allowed
+    cholesky = scipy.linalg.get_lapack_funcs("potrf", (dense,))
+    _, info = cholesky(shifted, lower=1, overwrite_a=1, clean=0)
+    return -allowed if info == 0 else None
 
 
 def _bound_by_norm(dense: Matrix, ritz_values: Vector, k: int, spread: float) -> float:
@@ -176,5 +185,6 @@ def _bound_by_cholesky(dense: Matrix, values: Vector, vectors: Matrix, shift: fl
     below[np.diag_indices(n)] += shift
     _, info = cholesky(below, lower=1, overwrite_a=1, clean=0)
     # rounding of WWᵀ − K̃, and backward error of the factorisation: at most (n + 1)·eps times its trace
-    rounding = EPS * ((k + 3) * float(positive.sum()) + trace + n * (n + 1) * shift)
+    factored = n * shift + float(positive.sum()) + trace
+    rounding = EPS * ((k + 3) * float(positive.sum()) + trace + (n + 1) * factored)
     return shift + rounding if info == 0 else np.inf

@@ -41,7 +41,7 @@ class EigenResult:
     proof : str
         What proves it.
     lowest : float or None
-        Lowest eigenvalue, where the method was asked to look for it: exact for a whole spectrum, else a Ritz value.
+        Lowest eigenvalue of a whole spectrum; else what it is proven not to be below, where the method was asked to.
     """
 
     eigenvalues: NDArray[np.float64]
