@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.definiteness import refuse_indefinite
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError, NotConvergedError
 from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.journal import Journal
-from scalable_kpca.kernels import STRIP_ROWS, Kernel
+from scalable_kpca.kernels import STRIP_ROWS, Cosine, GivenKernel, Kernel
 from scalable_kpca.model import Model
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.scale import GramScale
-from scalable_kpca.solvers import EigenResult, lowest_eigenvalue
+from scalable_kpca.solvers import EigenResult
 from scalable_kpca.solving import Solve
-from scalable_kpca.source import Rows
-from scalable_kpca.tiling import Plan, check_choice
+from scalable_kpca.source import Rows, is_sparse
+from scalable_kpca.tiling import Plan, Tiling, check_choice
 
 __all__ = ["ExactFit", "fit_exact", "open_gram"]
 
@@ -168,8 +169,8 @@ def fit_exact(
     result, failure = solve.first()
     scale = measure()
     threshold = max(scale.zero_threshold(float(result.eigenvalues[0])), result.rounding)
-    if indefinite == "error" and not kernel.positive_semidefinite:
-        _refuse_indefinite(operator, result, kernel, plan, scale, threshold, seed)
+    if indefinite == "error" and not kernel.centered_positive_semidefinite:
+        refuse_indefinite(result, kernel, plan, scale, threshold, solve.look_below)
     drop_zeros = remove_zero_eig or n_components is None
 
     def pairs_of(result: EigenResult) -> tuple[Vector, Matrix]:
@@ -210,8 +211,8 @@ def _diagonal_sizes(rows: Rows, kernel: Kernel, plan: Plan) -> tuple[float, floa
     """Sum and largest size of the diagonal as the tiles hold it: one streaming look at the rows."""
     total, largest = 0.0, 0.0
     for i in range(plan.tiling.n_blocks):
-        exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with its place in a pass
+        with np.errstate(all="ignore"):  # what is not finite is refused with its place in a pass
+            exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
             values = exact.astype(plan.dtype).astype(np.float64)
             total += float(values.sum())
             # of what is too small for the dtype of the tiles the size itself
@@ -237,12 +238,14 @@ def _measure(diagonal: tuple[float, float], plan: Plan, operator: CenteredGram) 
             "the Frobenius norm of the kernel matrix is beyond float64; standardize or scale the features, or use a "
             "smaller degree or gamma."
         )
-    diagonal_sum, max_diagonal = diagonal
+    diagonal_sum, gram_norm = diagonal[0], float(np.sqrt(built.squared_norm))
+    # no entry of a positive semi-definite kernel is above its diagonal; of others it may even be zero
+    max_diagonal = max(diagonal[1], gram_norm / plan.n_samples)
     scale = GramScale(
         n_samples=plan.n_samples,
         dtype=plan.dtype,
         max_diagonal=max_diagonal,
-        gram_norm=float(np.sqrt(built.squared_norm)),
+        gram_norm=gram_norm,
         squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
         total_variance=centering.total_variance(diagonal_sum),
         entry_error=built.error * max_diagonal,
@@ -276,7 +279,9 @@ def _warn_of_few_digits(model: Model, result: EigenResult, scale: GramScale) -> 
     # independent errors of the entries have a norm of about √n times their size
     uncertain = float(bounds.max(initial=0.0)) + scale.entry_error * n**0.5
     noise = ZERO_ROUNDING * (n * _eps("float64") * scale.max_diagonal + result.rounding)
-    if uncertain <= FEW_DIGITS * largest or (not model.eigenvalues.any() and largest <= noise):
+    if uncertain <= FEW_DIGITS * largest:
+        return
+    if not model.eigenvalues.any() and largest <= noise and not _differ_in_vain(model):
         return  # constant rows have eigenvalues of the size of the products' own rounding
     advice = "set dtype='float64'" if scale.dtype == "float32" else "use a larger gamma or standardize the features"
     warnings.warn(
@@ -287,34 +292,15 @@ def _warn_of_few_digits(model: Model, result: EigenResult, scale: GramScale) -> 
     )
 
 
-def _refuse_indefinite(
-    operator: CenteredGram,
-    result: EigenResult,
-    kernel: Kernel,
-    plan: Plan,
-    scale: GramScale,
-    threshold: float,
-    seed: int,
-) -> None:
-    """Raise when K̃ has an eigenvalue that is negative beyond rounding; a Ritz value is never below the lowest."""
-    values = result.eigenvalues if result.ritz_values is None else result.ritz_values
-    lowest = float(values[-1])
-    threshold = max(threshold, kernel.noise * float(result.eigenvalues[0]))
-    if not result.is_whole_spectrum:
-        # what is found with products is their rounding at the least; that of t terms grows like √t
-        narrow = np.sqrt(plan.tile_rows) * _eps("float32") * scale.gram_norm
-        threshold = max(threshold, scale.rounding, narrow if plan.product_dtype == "float32" else 0.0)
-    # none is below −‖K̃‖_F: where that is zero to rounding there is nothing to look for, and ARPACK cannot start (−9)
-    if result.lowest is not None:
-        lowest = min(lowest, result.lowest)
-    elif not result.is_whole_spectrum and scale.squared_norm**0.5 > threshold:
-        lowest = lowest_eigenvalue(operator, seed=seed)
-    if lowest < -threshold:
-        raise InvalidInputError(
-            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
-            f'{lowest:.3g}, the largest {result.eigenvalues[0]:.3g}; set indefinite="clip" to drop the negative part, '
-            "or choose another kernel or other parameters."
-        )
+def _differ_in_vain(model: Model) -> bool:
+    """Whether rows differ, and their kernel values should, of which nothing is left."""
+    if isinstance(model.kernel, (Cosine, GivenKernel)) or getattr(model.kernel, "gamma", 1.0) == 0:
+        return False  # rows may differ without a difference to these
+    tiling = Tiling(model.n_samples, model.tile_rows)
+    first = model.rows.read(slice(0, 1))
+    first = first.toarray() if is_sparse(first) else first
+    blocks = (model.rows.read(tiling.block(i)) for i in range(tiling.n_blocks))
+    return any(bool(((block.toarray() if is_sparse(block) else block) != first).any()) for block in blocks)
 
 
 def _count(

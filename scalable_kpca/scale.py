@@ -20,7 +20,7 @@ class GramScale:
     dtype : str
         Of the tiles.
     max_diagonal : float
-        Largest k(x, x).
+        Largest k(x, x), or the root mean square of the entries where that is larger.
     gram_norm : float
         ‖K‖_F of the uncentred matrix.
     squared_norm : float

@@ -20,6 +20,7 @@ from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import (
     MAX_PASSES,
     EigenResult,
+    lowest_eigenvalue,
     solve_arpack,
     solve_block_krylov,
     solve_dense,
@@ -172,7 +173,7 @@ class Solve:
             probe_width=self._plan.block_columns,
             max_probe_passes=self._probe_passes(result) if failure is None else 0,
             seed=self._seed + attempt,
-            positive_semidefinite=self._kernel.positive_semidefinite,
+            positive_semidefinite=self._kernel.centered_positive_semidefinite,
         )
         certificate = certificate_of(values, norms, bounds, scale, verdict)
         return Settled(values, vectors, certificate, result.solver), verdict
@@ -187,6 +188,20 @@ class Solve:
         share = SMALL_PROBE if plan.n_samples <= SMALL_SAMPLES else max(2, int(PROBE_SHARE * result.n_passes))
         return min(share, room // plan.block_columns)
 
+    def look_below(self, result: EigenResult, allowed: float) -> float:
+        """Lowest eigenvalue that shows in a few passes, within the memory of a probe: see `lowest_eigenvalue`."""
+        vectors = result.eigenvectors if result.ritz_vectors is None else result.ritz_vectors
+        # those that belong to the low end would hide it
+        vectors = vectors[:, : max(1, int((result.eigenvalues > allowed).sum()))]
+        return lowest_eigenvalue(
+            self._operator,
+            vectors,
+            allowed=allowed,
+            width=self._plan.block_columns,
+            max_passes=max(1, min(self._probe_passes(result), self._limit(MAX_PASSES))),
+            seed=self._seed,
+        )
+
     def _by_plan(self) -> EigenResult:
         plan, operator = self._plan, self._operator
         if plan.solver == "block_krylov":
@@ -199,7 +214,7 @@ class Solve:
                 n_threads=plan.n_threads,
                 floor=self._measure().rounding,
                 seed=self._seed,
-                allowed_below=None if self._kernel.positive_semidefinite else self._kernel.noise,
+                allowed_below=None if self._kernel.centered_positive_semidefinite else self._kernel.noise,
             )
         if plan.solver == "power":
             return solve_power(

@@ -33,6 +33,7 @@ ORDER = [
     "journal",
     "operator",
     "solvers",
+    "definiteness",
     "planning",
     "probe",
     "completeness",

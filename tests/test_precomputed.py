@@ -66,6 +66,53 @@ def test_every_solver_takes_a_precomputed_kernel(solver):
     np.testing.assert_allclose(ours.eigenvalues_, by_rows().eigenvalues_, rtol=1e-9)
 
 
+def decaying(X, Y):
+    return np.exp(-0.02 * np.square(X[:, None] - Y[None, :]).sum(axis=2))
+
+
+def of_low_rank(X, Y):
+    return X @ Y.T
+
+
+def nearly_singular(X, Y):
+    return (X @ Y.T / 10 + 1) ** 3
+
+
+@pytest.mark.parametrize("solver", ["arpack", "block_krylov"])
+@pytest.mark.parametrize("kernel", [decaying, of_low_rank, nearly_singular])
+def test_a_kernel_that_is_not_known_to_be_definite_takes_few_passes_more(kernel, solver):
+    # its lowest eigenvalues cannot be told from 0: Krylov spaces that look for them do not converge
+    settings = {"method": "exact", "eigen_solver": solver, "dtype": "float64"}
+    X = rows(600)
+    clipped = KernelPCA(3, kernel=kernel, indefinite="clip", **settings).fit(X)
+    ours = KernelPCA(3, kernel=kernel, **settings).fit(X)
+    np.testing.assert_array_equal(ours.eigenvalues_, clipped.eigenvalues_)
+    assert ours.certificate_.complete
+    assert ours.n_passes_ <= clipped.n_passes_ + 40
+
+
+@pytest.mark.parametrize("solver", ["arpack", "block_krylov"])
+def test_a_limit_of_passes_holds_for_the_look_at_the_lowest_eigenvalue(solver):
+    settings = {"method": "exact", "eigen_solver": solver, "dtype": "float64", "kernel": decaying}
+    clipped = KernelPCA(3, indefinite="clip", **settings).fit(rows(600))
+    limit = clipped.n_passes_ if solver == "arpack" else 12
+    ours = KernelPCA(3, max_passes=limit, **settings).fit(rows(600))
+    assert ours.n_passes_ <= clipped.n_passes_ + limit
+
+
+def test_centred_additive_chi2_is_positive_semidefinite_and_no_pass_asks_for_more():
+    X = np.abs(rows(300))
+    settings = {"method": "exact", "eigen_solver": "arpack", "kernel": "additive_chi2", "dtype": "float64"}
+    ours = KernelPCA(3, **settings).fit(X)
+    K = additive_chi2_kernel(X)
+    centring = np.eye(300) - 1 / 300
+    truth = np.linalg.eigvalsh(centring @ K @ centring)[::-1]
+    assert truth[-1] >= -300 * np.finfo(float).eps * np.abs(K).max() * 300
+    np.testing.assert_allclose(ours.eigenvalues_, truth[:3], rtol=1e-10)
+    assert (ours.certificate_.eigenvalue_bounds > 0).all()
+    assert ours.n_passes_ == KernelPCA(3, indefinite="clip", **settings).fit(X).n_passes_
+
+
 def test_a_float32_matrix_has_tiles_of_float32():
     assert KernelPCA(K, kernel="precomputed").fit(gram().astype(np.float32)).plan_.dtype == "float32"
     assert KernelPCA(K, kernel="precomputed").fit(gram()).plan_.dtype == "float64"

@@ -154,7 +154,8 @@ class Chi2(Kernel):
 class AdditiveChi2(Kernel):
     """k(x, y) = −Σ (x − y)²/(x + y), x, y ≥ 0: `sklearn.metrics.pairwise.additive_chi2_kernel`.
 
-    Only the centred matrix is positive semi-definite: no Nyström without clipping.
+    Minus a squared distance in a Hilbert space (Hein and Bousquet 2005), so that only the centred matrix is positive
+    semi-definite: no Nyström without clipping.
     """
 
     name = "additive_chi2"
@@ -162,6 +163,10 @@ class AdditiveChi2(Kernel):
     @property
     def positive_semidefinite(self) -> bool:
         return False
+
+    @property
+    def centered_positive_semidefinite(self) -> bool:
+        return True
 
     def diagonal(self, rows: Matrix) -> Vector:
         return np.zeros(len(rows))

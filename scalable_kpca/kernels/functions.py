@@ -55,6 +55,11 @@ class Kernel(ABC):
         """Whether every Gram matrix of this kernel is positive semi-definite."""
         return True
 
+    @property
+    def centered_positive_semidefinite(self) -> bool:
+        """Whether every centred Gram matrix is: also of a kernel that is so but for constants."""
+        return self.positive_semidefinite
+
     @abstractmethod
     def diagonal(self, rows: Matrix) -> Vector:
         """Values k(x, x), shape (n_rows,), float64: what the diagonal of the Gram matrix is set to, exactly."""

@@ -11,7 +11,7 @@ from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers.result import EigenResult, canonical
 from scalable_kpca.tiling import arpack_vectors
 
-__all__ = ["lowest_eigenvalue", "solve_arpack"]
+__all__ = ["solve_arpack"]
 
 
 def solve_arpack(
@@ -92,23 +92,6 @@ def solve_arpack(
         ) from error
     values, vectors = canonical(values, vectors)
     return EigenResult(values, vectors, "arpack", operator.n_passes - before, is_whole_spectrum=False)
-
-
-def lowest_eigenvalue(operator: CenteredGram, *, seed: int = 0) -> float:
-    """Most negative eigenvalue to about one per cent of its size: how indefinite a kernel is.
-
-    Notes
-    -----
-    Passes: some tens; memory: 20 vectors of length n. The Ritz value is never below the eigenvalue.
-    """
-    n = operator.shape[0]
-    rng = np.random.default_rng(seed)
-    start = rng.standard_normal(n)
-    try:
-        values = eigsh(operator, k=1, which="SA", v0=start - start.mean(), tol=1e-2, rng=rng, return_eigenvectors=False)
-    except ArpackNoConvergence as error:
-        raise NotConvergedError("ARPACK did not find the lowest eigenvalue; use eigen_solver='dense'.") from error
-    return float(values[0])
 
 
 def _zero_operator(n_samples: int, n_components: int) -> EigenResult:

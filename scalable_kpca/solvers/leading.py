@@ -50,8 +50,8 @@ def leading_pairs(
     n_threads : int
         Of the factorisation; all else has one, so that its bits do not depend on them.
     allowed_below : float, optional
-        Share of the largest eigenvalue that the lowest may be below 0 without being asked for: where a factorisation
-        proves that it is not lower, the result has that bound. Without it nothing is asked.
+        Share of the largest eigenvalue that the lowest may be below 0: the result has that bound on it where a
+        factorisation proves it, and else the lowest eigenvalue itself. Without it nothing is asked.
 
     Returns
     -------
@@ -158,13 +158,16 @@ def _direction(basis: Matrix, n: int, rng: np.random.Generator) -> Vector:
     return np.asarray(fresh / np.linalg.norm(fresh), np.float64)
 
 
-def _bound_below(dense: Matrix, allowed: float) -> float | None:
-    """−allowed where no eigenvalue is proven to be lower, up to the rounding of the proof; None where one may be."""
+def _bound_below(dense: Matrix, allowed: float) -> float:
+    """−allowed where no eigenvalue is lower, up to the rounding of the proof; the lowest one where it may be."""
     shifted = dense.T.copy(order="F")
     shifted[np.diag_indices(len(dense))] += allowed
     cholesky = scipy.linalg.get_lapack_funcs("potrf", (dense,))
     _, info = cholesky(shifted, lower=1, overwrite_a=1, clean=0)
-    return -allowed if info == 0 else None
+    if info == 0:
+        return -allowed
+    del shifted
+    return float(scipy.linalg.eigh(dense.T, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0])
 
 
 def _bound_by_norm(dense: Matrix, ritz_values: Vector, k: int, spread: float) -> float:

@@ -6,6 +6,7 @@ import pytest
 from scalable_kpca.certificate import certificate_of, residual_bounds
 from scalable_kpca.completeness import examine
 from scalable_kpca.errors import NotConvergedError
+from scalable_kpca.kernels import GramEntries
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import (
@@ -17,6 +18,7 @@ from scalable_kpca.solvers import (
     solve_dense,
     solve_power,
 )
+from scalable_kpca.source import MatrixEntries
 from tests.contracts.spectra import (
     HOMES,
     SPECTRA,
@@ -212,9 +214,45 @@ def test_lowest_eigenvalue_is_found_to_one_per_cent_from_above(negative):
     # k(x, y) = (xᵀy − c)² on a circle has the spectrum n/2·½ twice, and −c·n twice
     X = rows_on_a_circle()
     with operator_of(X, "poly", gamma=1.0, degree=2, coef0=negative) as operator:
-        lowest = lowest_eigenvalue(operator)
+        lowest = look_below(operator, np.empty((N, 0)), max_passes=20)
     slack = rounding((X @ X.T + negative) ** 2)
     assert N * negative - slack <= lowest <= 0.99 * N * negative + slack
+
+
+def look_below(operator, vectors, *, max_passes, allowed=1e-6, width=4, seed=0):
+    return lowest_eigenvalue(operator, vectors, allowed=allowed, width=width, max_passes=max_passes, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("lowest", [-1.0, -0.1])
+def test_lowest_eigenvalue_behind_a_flat_spectrum_is_not_missed(lowest, seed):
+    rng, n = np.random.default_rng(seed), 400
+    vectors = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    values = rng.uniform(0.9, 1.1, n)
+    values[0] = lowest
+    matrix = (vectors * values) @ vectors.T
+    with operator_of(np.arange(n, dtype=float)[:, None], GramEntries(MatrixEntries(matrix))) as operator:
+        found = look_below(operator, np.empty((n, 0)), max_passes=20, seed=seed)
+        centred = np.eye(n) - 1 / n
+        truth = np.linalg.eigvalsh(centred @ matrix @ centred)[0]
+        assert truth - rounding(matrix) <= found <= 0.99 * truth
+        assert operator.n_passes <= 10
+
+
+@pytest.mark.parametrize("spectrum", ["decaying", "flat", "low rank"])
+def test_search_for_a_lowest_eigenvalue_ends_where_there_is_none(spectrum):
+    X = rows_with_spectrum({**SPECTRA, "low rank": [3.0, 2.0, 1.0]}[spectrum])
+    with operator_of(X) as operator:
+        assert look_below(operator, np.empty((N, 0)), max_passes=7) >= -rounding(X @ X.T)
+        assert operator.n_passes <= 7
+
+
+def test_nothing_is_below_when_everything_was_found():
+    X = rows_with_spectrum(SPECTRA["decaying"])
+    with operator_of(X) as operator:
+        everything = np.linalg.eigh(np.eye(N) - 1 / N)[1][:, 1:]
+        assert look_below(operator, everything, max_passes=5) == np.inf
+        assert operator.n_passes == 0
 
 
 def test_ties_for_the_largest_entry_go_to_the_lowest_row():
