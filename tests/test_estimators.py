@@ -170,12 +170,48 @@ def test_values_that_are_not_finite_are_named_by_row_and_column(X, value):
         ({"n_jobs": 0}, "n_jobs=0"),
         ({"memory_limit": "much"}, "'much' is not a size"),
         ({"indefinite": "ignore"}, "indefinite='ignore' is not known"),
-        ({"eigen_solver": "arpack", "n_components": None}, "ARPACK|arpack"),
+        ({"eigen_solver": "magic"}, "choose one of .*arpack.*randomized"),
+        ({"kernel": ["rbf"]}, "kernel=.* is not known"),
+        ({"gamma": [1.0]}, r"gamma=\[1.0\]; a number ≥ 0"),
+        ({"gamma": -1.0}, r"gamma=-1.0; a finite number ≥ 0"),
+        ({"degree": "three"}, "degree='three'; a finite number is needed"),
+        ({"coef0": None}, "coef0=None; a finite number is needed"),
+        ({"kernel_params": 3}, "kernel_params=3; a dict"),
+        ({"tol": "a"}, "tol='a'; a finite number ≥ 0 or None"),
+        ({"tol": np.nan}, "tol=nan; a finite number ≥ 0 or None"),
+        ({"max_passes": "a"}, "max_passes='a'; an integer ≥ 0 or None"),
+        ({"max_iter": 0}, "max_iter=0; an integer ≥ 1"),
+        ({"iterated_power": -1}, "iterated_power=-1; an integer ≥ 0 or 'auto'"),
+        ({"n_landmarks": 1.5}, "n_landmarks=1.5; an integer ≥ 1"),
+        ({"landmarks": None}, "landmarks=None; one of uniform"),
+        ({"landmarks": "far"}, "landmarks='far' is not known"),
+        ({"workdir": 3}, "workdir=3; the path of a directory or None"),
+        ({"remove_zero_eig": "no"}, "remove_zero_eig='no'; True or False"),
+        ({"copy_X": None}, "copy_X=None; True or False"),
+        ({"random_state": "dice"}, "random_state='dice'; an integer ≥ 0"),
+        ({"random_state": -1}, "random_state=-1; an integer ≥ 0"),
+        ({"memory_limit": [1]}, r"memory_limit=\[1\] is not a size"),
+        ({"memory_limit": True}, "memory_limit=True is not a size"),
+        ({"on_failure": "shrug"}, "on_failure='shrug' is not known"),
+        ({"method": None}, "method=None is not known"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused_by_name(X, parameters, words):
+def test_parameters_that_make_no_sense_are_refused_by_name_before_rows_are_read(parameters, words):
     with pytest.raises(ValueError, match=words):
-        KernelPCA(**parameters).fit(X)
+        KernelPCA(**parameters).fit(NotRead())
+
+
+class NotRead:
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} of the rows was looked at")
+
+
+@pytest.mark.parametrize("solver", ["arpack", "randomized", "block_krylov", "power"])
+def test_solvers_that_find_some_components_leave_all_of_them_to_the_dense_one(X, solver):
+    ours, expected = KernelPCA(kernel="rbf", eigen_solver=solver).fit(X), KernelPCA(kernel="rbf").fit(X)
+    np.testing.assert_array_equal(ours.eigenvalues_, expected.eigenvalues_)
+    assert ours.plan_.solver == "dense"
+    assert any("all components are wanted, and iterative solvers find some" in reason for reason in ours.plan_.reasons)
 
 
 def test_rows_that_are_no_numbers_or_no_matrix_are_refused():

@@ -200,3 +200,18 @@ def test_max_iter_limits_arpack_as_scikit_learns_does():
     with pytest.raises(ArithmeticError, match="ARPACK has not found"):
         KernelPCA(10, kernel="rbf", gamma=1e-3, eigen_solver="arpack", max_iter=1).fit(X)
     assert KernelPCA(10, kernel="rbf", gamma=1e-3, eigen_solver="arpack", max_iter=100).fit(X).certificate_.complete
+
+
+def test_a_dask_array_of_unknown_lengths_stays_what_it_is():
+    lazy_rows = unknown_rows(integers())
+    KernelPCA(K).fit(lazy_rows)
+    assert np.isnan(lazy_rows.shape[0])
+
+
+def test_names_of_a_dask_frame_that_are_no_text_are_no_names():
+    dataframe = pytest.importorskip("dask.dataframe")
+    lazy_rows = dataframe.from_pandas(pd.DataFrame(integers()), npartitions=3)
+    ours = KernelPCA(K).fit(dask_frame(integers()))
+    assert list(ours.feature_names_in_) == NAMES
+    assert not hasattr(ours.fit(lazy_rows), "feature_names_in_")
+    ours.transform(pd.DataFrame(integers()))  # as of a frame that scikit-learn reads: nothing to compare, no warning

@@ -137,11 +137,15 @@ def test_an_active_client_reads_a_precomputed_kernel_from_the_workdir(tmp_path):
         Client(cluster),
     ):
         ours = KernelPCA(K, kernel="precomputed", tile_rows=32, workdir=tmp_path).fit(gram())
+        by_columns = KernelPCA(K, kernel="precomputed", max_passes=2, method="nystroem", workdir=tmp_path)
+        refined = by_columns.set_params(landmarks=np.arange(0, N, 2)).fit(gram())
     np.testing.assert_array_equal(ours.eigenvalues_, expected.eigenvalues_)
+    np.testing.assert_allclose(refined.eigenvalues_, expected.eigenvalues_, rtol=1e-3)
+    assert list(tmp_path.iterdir()) == []  # a matrix is of no use to another fit
 
 
 @pytest.mark.parametrize("holder", ["numpy", "dask", "zarr"])
-@pytest.mark.parametrize("place", [(3, 80), (80, 3), (50, 50)])
+@pytest.mark.parametrize("place", [(3, 80), (80, 3), (50, 50), (40, 41)])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_entries_that_are_not_finite_are_named(holder, place, value, tmp_path):
     matrix = np.array(gram())
@@ -149,6 +153,30 @@ def test_entries_that_are_not_finite_are_named(holder, place, value, tmp_path):
     words = rf"K\[{place[0]}, {place[1]}\] of the precomputed kernel is {value} \(1 of 1 such entries\)"
     with pytest.raises(InvalidInputError, match=words):
         KernelPCA(K, kernel="precomputed", tile_rows=32).fit(HOLDERS[holder](matrix, tmp_path))
+
+
+@pytest.mark.parametrize(("place", "name"), [((17, 40), r"K\[:, 40\]"), ((17, 17), r"K\[i, i\]")])
+def test_entries_that_landmarks_read_are_named_as_entries_of_the_matrix(place, name):
+    matrix = np.array(gram())
+    matrix[place] = np.nan
+    settings = {"kernel": "precomputed", "method": "nystroem", "landmarks": np.array([3, 40, 8])}
+    with pytest.raises(InvalidInputError, match=rf'row 17, column "{name}" is NaN'):
+        KernelPCA(2, **settings).fit(matrix)
+
+
+def test_values_of_a_function_that_are_no_real_numbers_are_refused():
+    for function, words in (
+        (lambda X, Y: X @ Y.T + 0j, "gave values of dtype complex128"),
+        (lambda X, Y: (X @ Y.T).astype(object), "gave values of dtype object"),
+        (lambda x, y: complex(float(x @ y)), "gave the complex number"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            KernelPCA(2, kernel=function).fit(rows())
+
+
+def test_a_function_that_gives_no_number_is_not_called_asymmetric():
+    with pytest.raises(InvalidInputError, match="the kernel of rows 0 and 0 is nan"):
+        KernelPCA(2, kernel=lambda X, Y: X @ Y.T + np.nan).fit(rows())
 
 
 @pytest.mark.parametrize("holder", ["numpy", "dask", "zarr"])

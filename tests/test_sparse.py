@@ -562,3 +562,11 @@ def test_fit_of_20000_rows_of_100000_features_keeps_to_a_plan_that_holds_no_dens
     assert found["finite"]
     # a dense block of one tile, 4000 × 100 000, has 3.2 GB; 500 dense landmarks have 400 MB
     assert found["peak"] <= found["planned"] <= 2**30
+
+
+def test_a_copy_of_sparse_rows_stays_sparse_where_blocks_are_read_dense():
+    few = sp.csr_array(np.eye(30, 3))
+    ours = KernelPCA(2).fit(few)
+    assert is_sparse(ours.X_fit_)
+    assert not np.shares_memory(ours.X_fit_.data, few.data)
+    np.testing.assert_array_equal(ours.X_fit_.toarray(), few.toarray())

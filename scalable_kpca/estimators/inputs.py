@@ -42,14 +42,14 @@ def read_input(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = Tru
         As scikit-learn raises it, for other shapes, other names and other widths.
     """
     if _is_frame_of_dask(X):
-        _keep_names(estimator, [str(name) for name in X.columns], reset=reset)
+        _keep_names(estimator, list(X.columns), reset=reset)
         return _counted(estimator, _array_of_frame(X), reset=reset)
     if _is_arrow(X):
-        _keep_names(estimator, [str(name) for name in X.column_names], reset=reset)
+        _keep_names(estimator, X.column_names, reset=reset)
         return _counted(estimator, _array_of_arrow(X), reset=reset)
     if is_dask(X) or is_zarr(X):
-        if reset and hasattr(estimator, "feature_names_in_"):
-            del estimator.feature_names_in_
+        if reset:
+            _forget_names(estimator)
         return _counted(estimator, X, reset=reset)
     return _in_memory(estimator, X, reset=reset, accept_sparse=accept_sparse)
 
@@ -91,7 +91,8 @@ def _counted(estimator: Any, X: Any, *, reset: bool) -> Any:
         estimator.n_features_in_ = X.shape[1]
     check_width(X.shape[1], estimator.n_features_in_)
     if is_dask(X) and np.isnan(X.shape[0]):
-        X = X.compute_chunk_sizes()
+        # a copy, which shares the graph: what is counted is written into the array itself
+        X = X.copy().compute_chunk_sizes()
         if X.shape[0] == 0:
             raise InvalidInputError("X has no rows; at least one is needed.")
     return X
@@ -136,8 +137,12 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _keep_names(estimator: Any, names: Sequence[str], *, reset: bool) -> None:
-    """Names of the columns of a table that scikit-learn does not read, kept or compared as it does."""
+def _keep_names(estimator: Any, names: Sequence[Any], *, reset: bool) -> None:
+    """Names of the columns of a table that scikit-learn does not read, kept or compared as it does: all are text."""
+    if not all(isinstance(name, str) for name in names):
+        if reset:
+            _forget_names(estimator)
+        return
     if reset:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
         return
@@ -149,3 +154,8 @@ def _keep_names(estimator: Any, names: Sequence[str], *, reset: bool) -> None:
             f"the columns are not those of the fit: {other[0]!r} where {other[1]!r} was; give the same columns in the "
             "same order."
         )
+
+
+def _forget_names(estimator: Any) -> None:
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_

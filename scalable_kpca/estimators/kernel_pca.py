@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
 from scalable_kpca.engine import Engine, active_kind, open_engine
-from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError
+from scalable_kpca.errors import AccuracyWarning, ConfigError
 from scalable_kpca.estimators.fitted import FittedKernelPCA
 from scalable_kpca.estimators.inputs import copy_is_needed, read_input
+from scalable_kpca.estimators.parameters import check_parameters, seed_of
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.fitting import Fitted, Fitting, Options
 from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.staging import exclusive_directory, is_dask
-from scalable_kpca.tiling import arpack_vectors, check_components, check_whole
+from scalable_kpca.tiling import arpack_vectors, check_components
 
 __all__ = ["KernelPCA"]
 
@@ -173,9 +174,9 @@ class KernelPCA(FittedKernelPCA):
     Notes
     -----
     Equivalent to `sklearn.decomposition.KernelPCA` with ``eigen_solver="dense"``, up to signs and rounding; what
-    differs is in docs/compatibility.md. Cost of a
-    pass: n²/2 tile entries evaluated or read; block Krylov takes 4 to 6 passes, ARPACK some 50. Memory: the plan's
-    `peak_memory`. Nyström is equivalent to `sklearn.kernel_approximation.Nystroem` and PCA with the same landmarks.
+    differs is in docs/compatibility.md. Nyström is equivalent to `sklearn.kernel_approximation.Nystroem` and PCA with
+    the same landmarks. Cost of a pass: n²/2 tile entries evaluated or read; block Krylov takes 4 to 6 passes, ARPACK
+    some 50. Memory: the plan's `peak_memory`.
 
     References
     ----------
@@ -377,10 +378,11 @@ class KernelPCA(FittedKernelPCA):
             k = self.n_components if isinstance(self.n_components, int) else n_samples
             vectors = arpack_vectors(n_samples, k)
             max_passes = vectors + self.max_iter * max(1, vectors - k)
-        return Options(**{**asked, "max_passes": max_passes, "seed": _seed(self.random_state)})
+        return Options(**{**asked, "max_passes": max_passes, "seed": seed_of(self.random_state)})
 
     def _check_parameters(self) -> None:
-        """What can be said before X is read: combinations that cannot be, and parameters without effect."""
+        """What can be said before X is read: what cannot be, alone or together, and parameters without effect."""
+        check_parameters(self)
         if self._preimage is not None and self.kernel == "precomputed":
             raise ConfigError(
                 "fit_inverse_transform is not possible with kernel='precomputed': there are no rows to go back to; fit "
@@ -390,8 +392,6 @@ class KernelPCA(FittedKernelPCA):
             raise ConfigError(
                 f"fit_inverse_transform='fixed_point' needs kernel='rbf', and it is {self.kernel!r}; use the ridge map."
             )
-        if self.max_iter is not None:
-            check_whole("max_iter", self.max_iter)
         if self.iterated_power != "auto":
             warnings.warn(
                 f"iterated_power={self.iterated_power!r} has no effect: block Krylov, which stands for the randomized "
@@ -442,18 +442,3 @@ class KernelPCA(FittedKernelPCA):
             self.landmarks_ = model.basis.landmarks
         else:
             self.eigenvectors_ = model.eigenvectors
-
-
-def _seed(random_state: Any) -> int:
-    """Seed of a fit: the number itself, 0 for None, or one that a generator draws."""
-    if random_state is None:
-        return 0
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
-        return int(random_state)
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    raise InvalidInputError(
-        f"random_state={random_state!r}; an integer ≥ 0, a numpy RandomState or Generator, or None is needed."
-    )

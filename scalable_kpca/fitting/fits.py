@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,10 +123,14 @@ class Fitting:
         chosen = self._plan("nystroem" if self._options.max_passes == 0 else self._options.method)
         if isinstance(chosen, Plan):
             return Fitted(chosen, self._exact(chosen, self._n_components))
-        spans, fit = self._by_columns(chosen) if self._is_matrix else self._by_landmarks(chosen)
-        if not self._options.max_passes:
-            return Fitted(chosen, fit)
-        return Fitted(chosen, self._refined(fit, spans, chosen), fit)
+        exact = self._exact_plan() if self._options.max_passes else None
+        with self._place_of_spans() as place:
+            spans, fit = self._by_columns(chosen, place) if self._is_matrix else self._by_landmarks(chosen)
+            if exact is None:
+                return Fitted(chosen, fit)
+            start = _leading_directions(fit, spans, self._engine, exact.block_columns, chosen.batch_rows)
+        # the same components after passes over K, from the leading directions of the landmarks
+        return Fitted(chosen, self._exact(exact, fit.model.n_components, start), fit)
 
     def add_to(self, model: NystroemModel) -> Added:
         """The same landmarks with the rows of this array added: one pass over them, none over the old ones."""
@@ -245,16 +249,21 @@ class Fitting:
 
     # ---------------------------------------------------------------- Nyström
 
-    def _spans(self, chosen: NystroemPlan, columns: NDArray[np.int64] | None = None) -> Spans:
-        return spans_of(self._X, self._engine, self._workdir, chosen.span_rows, columns=columns, names=self._names)
+    def _spans(self, chosen: NystroemPlan) -> Spans:
+        return spans_of(self._X, self._engine, self._workdir, chosen.span_rows, names=self._names)
 
-    def _by_columns(self, chosen: NystroemPlan) -> tuple[Spans, NystroemFit]:
+    def _place_of_spans(self) -> AbstractContextManager[Path]:
+        """Where a copy of X goes: rows are found there by the next fit, a matrix is of no use to it."""
+        return passing_directory(self._workdir) if self._is_matrix else nullcontext(self._workdir)
+
+    def _by_columns(self, chosen: NystroemPlan, place: Path) -> tuple[Spans, NystroemFit]:
         """Nyström from columns of the caller's Gram matrix."""
         options = self._options
         n_samples = self._X.shape[0]
         columns = choose_columns(options.landmarks, n_samples, chosen.n_landmarks, seed=options.seed)
-        spans = self._spans(chosen, columns)
-        look(self._engine, spans, n_features=len(columns) + 1, batch_rows=chosen.batch_rows)
+        spans = spans_of(self._X, self._engine, place, chosen.span_rows, columns=columns)
+        names = (*(f"K[:, {column}]" for column in columns), "K[i, i]")
+        look(self._engine, spans, n_features=len(names), names=names, batch_rows=chosen.batch_rows)
         rows = fetch_rows(self._engine, spans, columns, batch_rows=chosen.batch_rows)
         check_landmark_block(rows, columns)
         fit = self._fit_nystroem(chosen, spans, Precomputed(), Landmarks(rows, columns, "columns"))
@@ -288,15 +297,8 @@ class Fitting:
             feature_names=self._names,
         )
 
-    def _refined(self, fit: NystroemFit, spans: Spans, chosen: NystroemPlan) -> ExactFit:
-        """The same components after passes over K, from the leading directions of the landmarks."""
-        exact = self._exact_plan()
-        start = approximate_eigenvectors(
-            fit.model.basis,
-            fit.model.sums,
-            spans,
-            self._engine,
-            n_columns=exact.block_columns,
-            batch_rows=chosen.batch_rows,
-        )
-        return self._exact(exact, fit.model.n_components, start)
+
+def _leading_directions(fit: NystroemFit, spans: Spans, engine: Engine, n_columns: int, batch_rows: int) -> Matrix:
+    return approximate_eigenvectors(
+        fit.model.basis, fit.model.sums, spans, engine, n_columns=n_columns, batch_rows=batch_rows
+    )

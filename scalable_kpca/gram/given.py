@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,8 @@ def _check_run(matrix: MatrixEntries, tiling: Tiling, allowed: float, i: int, st
         with np.errstate(invalid="ignore"):
             largest = max(float(np.abs(values).max()) for values in (tile, mirrored, diagonal))
             here = _check_tile(tile, mirrored, allowed * largest, int(rows[0]), int(columns[0]))
+        if i == j:  # every entry is seen on both sides
+            here = replace(here, n_bad=int((~np.isfinite(tile)).sum()))
         found = _worse(found, here)
     return found
 
@@ -92,12 +94,13 @@ def _check_tile(
         difference = np.abs(upper - lower)
         if not np.isfinite(difference.sum()):
             bad = np.argwhere(~(np.isfinite(upper) & np.isfinite(lower)))
+            n_bad = int((~np.isfinite(upper)).sum() + (~np.isfinite(lower)).sum())
             if len(bad):
                 row, column = (int(index) for index in bad[0])
                 is_upper = not np.isfinite(upper[row, column])
                 place = (first_row + top + row, first_column + column)
                 value = float(upper[row, column] if is_upper else lower[row, column])
-                found = _worse(found, _Found(len(bad), (*(place if is_upper else place[::-1]), value)))
+                found = _worse(found, _Found(n_bad, (*(place if is_upper else place[::-1]), value)))
                 continue
         worst = float(difference.max())
         if worst > 0 and worst > allowed * found.excess:

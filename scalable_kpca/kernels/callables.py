@@ -19,6 +19,10 @@ __all__ = ["PAIRWISE", "AdditiveChi2", "CallableKernel", "Chi2", "callable_kerne
 DIAGONAL_ROWS = 32  # of which all pairs are evaluated, for the sake of as many k(x, x)
 
 
+class _NotRealError(InvalidInputError):
+    """A function takes what it is given, and what it gives are no real numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class CallableKernel(GivenKernel):
     """k(x, y) as a function of the caller evaluates it.
@@ -40,7 +44,7 @@ class CallableKernel(GivenKernel):
 
     def diagonal(self, rows: Matrix) -> Vector:
         if self.by_pairs:
-            return np.array([float(self.function(x, x, **self.parameters)) for x in rows])
+            return np.array([self._value(x, x) for x in rows])
         values = np.empty(len(rows))
         for start in range(0, len(rows), DIAGONAL_ROWS):
             block = rows[start : start + DIAGONAL_ROWS]
@@ -67,14 +71,27 @@ class CallableKernel(GivenKernel):
         function = f"{where}:{_name_of(self.function)}"
         return {"name": self.name, "function": function, "by_pairs": self.by_pairs, "parameters": parameters}
 
+    def _value(self, x: Vector, y: Vector) -> float:
+        value = self.function(x, y, **self.parameters)
+        if isinstance(value, (complex, np.complexfloating)):
+            raise _NotRealError(
+                f"the kernel function {_name_of(self.function)} gave the complex number {value}; real ones are needed."
+            )
+        return float(value)
+
     def _block(self, rows: Matrix, columns: Matrix) -> NDArray[Any]:
         if self.by_pairs:
-            return np.array([[float(self.function(x, y, **self.parameters)) for y in columns] for x in rows])
+            return np.array([[self._value(x, y) for y in columns] for x in rows])
         values = np.asarray(self.function(rows, columns, **self.parameters))
         if values.shape != (len(rows), len(columns)):
             raise InvalidInputError(
                 f"the kernel function {_name_of(self.function)} gave shape {values.shape} for {len(rows)} and "
                 f"{len(columns)} rows; {(len(rows), len(columns))} is needed."
+            )
+        if values.dtype.kind not in "fiub":
+            raise _NotRealError(
+                f"the kernel function {_name_of(self.function)} gave values of dtype {values.dtype}; real numbers are "
+                "needed: float64 or float32."
             )
         return values
 
@@ -111,20 +128,30 @@ def callable_kernel(
         try:
             # blocks of different lengths: a function of two rows does not take them for a block of values
             values, mirrored = kernel._block(some[:2], some), kernel._block(some, some[:2])
-            symmetric = np.allclose(values, mirrored.T, rtol=1e-10, atol=1e-10 * float(np.abs(values).max()))
+            difference = _asymmetry(values, mirrored.T)
+        except _NotRealError:
+            raise
         except Exception as error:  # whatever a function raises that was not written for such arguments
             failures.append(f"{type(error).__name__}: {error}")
             continue
-        if not symmetric:
+        if difference:
             raise InvalidInputError(
                 f"the kernel function {_name_of(function)} is not symmetric: f(X, Y) and f(Y, X).T differ by "
-                f"{np.abs(values - mirrored.T).max():.3g} on the first rows; kernel PCA needs k(x, y) = k(y, x)."
+                f"{difference:.3g} on the first rows; kernel PCA needs k(x, y) = k(y, x)."
             )
         return kernel
     raise InvalidInputError(
         f"the kernel function {_name_of(function)} takes neither two blocks of rows ({failures[0]}) nor two rows "
         f"({failures[1]}); give f(X, Y) of shapes (a, {some.shape[1]}) and (b, {some.shape[1]}) that returns (a, b)."
     )
+
+
+def _asymmetry(values: NDArray[Any], others: NDArray[Any]) -> float:
+    """Largest difference, 0 within rounding; what is not finite is refused with its rows in a pass, not here."""
+    finite = np.isfinite(values) & np.isfinite(others)
+    largest = float(np.abs(values[finite]).max(initial=0.0))
+    difference = float(np.abs(values[finite] - others[finite]).max(initial=0.0))
+    return difference if difference > 2e-10 * largest else 0.0
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,10 @@ def in_memory(model: Model) -> Model:
     """The same model with training rows, if there are any, of its own in memory."""
     if isinstance(model.rows, NoRows):
         return model
+    if isinstance(model.rows, SparseRows):  # which reads blocks with few features as dense ones
+        return replace(model, rows=SparseRows(model.rows.matrix.copy()))
     rows = model.rows.read(slice(0, model.rows.n_samples))
-    if isinstance(model.rows, (ArrayRows, SparseRows)):  # what is read from a file is new already
+    if isinstance(model.rows, ArrayRows):  # what is read from a file is new already
         rows = rows.copy()
     return replace(model, rows=SparseRows(rows) if is_sparse(rows) else ArrayRows(rows))
 

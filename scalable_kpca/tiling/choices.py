@@ -83,11 +83,10 @@ def choose_solver(solver: str, n_samples: int, n_components: Components) -> tupl
                else "a large part of the spectrum is wanted" if many
                else "a few components of a large matrix, in few passes")
         )  # fmt: skip
+    elif n_components is None and solver != "dense":
+        reasons.append("solver=dense: all components are wanted, and iterative solvers find some")
+        solver = "dense"
     elif not is_possible(solver, n_components):
-        if solver == "block_krylov":
-            raise ConfigError(
-                "eigen_solver='block_krylov' needs n_components: an integer or a fraction of the variance."
-            )
         raise ConfigError(
             f"eigen_solver={solver!r} finds a given number of components, n_components={n_components!r} is not one; "
             "set n_components to an integer or eigen_solver to 'dense'."
