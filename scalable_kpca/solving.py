@@ -27,7 +27,7 @@ from scalable_kpca.solvers import (
     solve_power,
 )
 from scalable_kpca.source import Rows
-from scalable_kpca.tiling import PROBE_BYTES, RANDOM_COLUMNS, SQUARE_ARRAYS, START_LANDMARKS, Plan
+from scalable_kpca.tiling import PROBE_BYTES, RANDOM_COLUMNS, SQUARE_ARRAYS, Plan
 
 __all__ = ["Settled", "Solve"]
 
@@ -296,7 +296,7 @@ class Solve:
             plan.tiling,
             self._engine,
             n_columns=plan.block_columns - RANDOM_COLUMNS,
-            n_landmarks=START_LANDMARKS,
+            n_landmarks=plan.start_landmarks,
             seed=self._seed,
         )
 

@@ -74,6 +74,22 @@ def test_rounding_of_products_does_not_tell_repeated_rows_apart(n_features, spar
     assert abs(found - different) <= 1e-8 * different
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.array([[-128], [-128], [0]], np.int8),
+        np.array([[0], [255], [1]], np.uint8),
+        np.array([[-(2**63)], [0]], np.int64),
+        np.array([[False], [True], [True]]),
+        scipy.sparse.csr_array(np.array([[-128], [0]], np.int8)),
+    ],
+    ids=lambda rows: str(rows.dtype),
+)
+def test_median_gamma_of_integers_is_that_of_the_numbers(rows):
+    expected = median_gamma(rows.astype(np.float64))
+    assert abs(median_gamma(rows) - expected) <= 4 * EPS * expected
+
+
 @pytest.mark.parametrize("scale", [1e150, 1e-150])
 def test_median_gamma_of_huge_and_tiny_rows_is_scaled(scale):
     expected = median_gamma(X) / scale / scale
@@ -226,15 +242,21 @@ def test_an_interrupted_run_with_the_median_takes_its_rows_and_tiles_over(tmp_pa
         ({"name": "rbf", "sigma": 1e-200}, "beyond float64"),
         ({"name": "rbf", "sigma": True}, "a truth value means nothing here"),
         ({"name": "rbf", "gamma": "mean"}, "'median'"),
+        ({"name": "rbf", "gamma": float("inf")}, r"(?s)kernel\.gamma.*finite number"),
+        ({"name": "rbf", "gamma": float("nan")}, "finite number"),
+        ({"name": "rbf", "sigma": float("inf")}, "finite number"),
+        ({"name": "poly", "coef0": float("-inf")}, "finite number"),
     ],
 )
 def test_widths_that_mean_nothing_are_refused(kernel, message, tmp_path):
     from scalable_kpca.workflow.config import load_config
 
     file = tmp_path / "job.yaml"
-    file.write_text(f"source: {{uri: x.npy}}\noutput: {{path: out}}\nkernel: {kernel}\n")
+    written = str(kernel).replace("inf", ".inf").replace("nan", ".nan")
+    file.write_text(f"source: {{uri: x.npy}}\noutput: {{path: out}}\nkernel: {written}\n")
     with pytest.raises(ConfigError, match=message):
         load_config(file)
+    assert CliRunner().invoke(skpca, ["run", str(file)]).exit_code == 78
 
 
 def test_configurations_without_sigma_have_the_identity_that_they_had():

@@ -1,5 +1,6 @@
 """Novelty is the distance from the subspace of the components, for new rows and for training rows alike."""
 
+import warnings
 from dataclasses import replace
 
 import dask.array as da
@@ -11,7 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 
 from scalable_kpca.approximate import solve_model
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import AccuracyWarning, InvalidInputError
 from scalable_kpca.kernels import Linear, Precomputed, resolve_kernel
 from scalable_kpca.model import load_model, save_model
 from scalable_kpca.novelty import novelty, novelty_lazily, novelty_threshold, training_novelty
@@ -96,6 +97,108 @@ def test_nothing_is_left_of_training_rows_when_all_components_are_kept(kernel):
     assert training_novelty(model).max() <= dropped + tolerance(model, X)
     assert novelty(model, X).max() <= dropped + tolerance(model, X)
     assert (novelty(model, X + 3.0) > 0).all() == (kernel == "rbf")  # the linear kernel has no other direction
+
+
+def exact_features(kernel, rows):
+    """Features of a kernel in extended precision."""
+    rows = rows.astype(np.longdouble)
+    if kernel == "cosine":
+        return rows / np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    if kernel == "linear":
+        return rows
+    i, j = np.triu_indices(rows.shape[1], 1)  # (xᵀy + 1)²
+    root = np.sqrt(np.longdouble(2))
+    return np.hstack([root * rows, rows**2, root * rows[:, i] * rows[:, j]])
+
+
+def exact_novelty(kernel, rows, new, k):
+    """Distance from the subspace: features are centred in extended precision, and small from then on."""
+    features = exact_features(kernel, rows)
+    mean = features.mean(axis=0)
+    axes = np.linalg.svd((features - mean).astype(np.float64), full_matrices=False)[2][:k]
+    away = (exact_features(kernel, new) - mean).astype(np.float64)
+    return np.square(away - away @ axes.T @ axes).sum(axis=1)
+
+
+def rows_in_a_plane(offset, dtype, seed=0):
+    """Training rows near a plane, new ones near it, and outliers."""
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+
+    def draw(n, off):
+        return (rng.standard_normal((n, 6)) * [3, 2, off, off, off, off] @ axes + offset).astype(dtype)
+
+    return draw(400, 1e-3), draw(40, 1e-3), draw(40, 3.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+@pytest.mark.parametrize("method", ["exact", "nystroem"])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "cosine"])
+def test_novelty_far_from_the_origin_is_that_of_extended_precision_up_to_rounding(kernel, method, offset, dtype):
+    rows, near, outliers = rows_in_a_plane(offset, dtype)
+    parameters = {"gamma": 1.0, "degree": 2, "coef0": 1.0} if kernel == "poly" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)  # see below
+        model = fit(rows, kernel, n_components=2, tile_rows=128, **parameters).model
+        if method == "nystroem":
+            model = nystroem(rows, model.kernel, rows[:100], 2)
+        found = [novelty(model, new) for new in (near, outliers)]
+    # √n·eps of some terms that are as large as k(x, x)
+    rounding = 8 * len(rows) ** 0.5 * EPS * float(model.kernel.diagonal(rows.astype(np.float64)).max())
+    for new, values in zip((near, outliers), found, strict=True):
+        expected = exact_novelty(kernel, rows, new, 2)
+        np.testing.assert_allclose(values, expected, rtol=1e-6, atol=rounding)
+        # nothing that can be told from rounding is hidden
+        assert (values > 0)[expected > rounding].all()
+
+
+@pytest.mark.parametrize("method", ["exact", "nystroem"])
+def test_kernels_of_differences_do_not_see_an_offset(method):
+    here, there = (rows_in_a_plane(offset, np.float64) for offset in (0.0, 1e6))
+    found = []
+    for rows, near, outliers in (here, there):
+        model = fitted(method, rows, gamma=0.05, n_components=4, n_landmarks=100)
+        found.append(novelty(model, np.vstack([near, outliers])))
+    # rows at 1e6 are known to 1e-10, and Nyström sees what that makes of W⁻¹
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-9 if method == "exact" else 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "method", "offset", "dtype", "remedy"),
+    [
+        ("linear", "exact", 1e6, "float32", "set dtype='float64'"),
+        ("linear", "nystroem", 1e6, "float32", "set dtype='float64'"),
+        # directions of the landmarks that hold the rows apart are cut as rounding, and all rows are novel
+        ("linear", "nystroem", 1e3, "float32", "set dtype='float64'"),
+        ("linear", "exact", 1e9, "float64", "subtract the mean"),
+        ("linear", "nystroem", 1e9, "float64", "subtract the mean"),
+        ("rbf", "exact", 0.0, "float32", "use a larger gamma"),
+    ],
+)
+def test_scores_that_are_rounding_come_with_a_warning_that_says_what_helps(kernel, method, offset, dtype, remedy):
+    rows = rows_in_a_plane(offset, np.float64)[0]
+    parameters = {"gamma": 1e-9} if kernel == "rbf" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)  # of the fit
+        model = fit(rows, kernel, n_components=2, tile_rows=128, dtype=dtype, **parameters).model
+    if method == "nystroem":
+        model = nystroem(rows, model.kernel, rows[:100], 2, dtype)
+    for score in (lambda: novelty(model, rows[:5]), lambda: novelty_lazily(model, da.from_array(rows[:5]))):
+        with pytest.warns(AccuracyWarning, match=rf"good to about .* only.*{remedy}"):
+            score()
+
+
+@pytest.mark.parametrize("n_samples", [200, 1000])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("method", ["exact", "nystroem"])
+@pytest.mark.parametrize("gamma", [1e-3, 1e-5])
+def test_ordinary_scores_come_without_a_warning_and_none_is_hidden(method, n_samples, dtype, gamma):
+    digits = load_digits().data[:n_samples]
+    model = fitted(method, digits, gamma=gamma, n_components=5, n_landmarks=100, dtype=dtype)
+    assert (novelty(model, digits) > 0).all()  # warnings are errors here
+    if method == "exact":
+        assert (training_novelty(model) > 0).all()
 
 
 def test_values_within_rounding_are_exactly_zero_and_none_is_negative():
@@ -212,13 +315,13 @@ def test_threshold_is_the_smallest_score_that_a_share_does_not_exceed():
     assert novelty_threshold([3.0], 0.5) == 3.0
 
 
-@pytest.mark.parametrize("scores", [[], [[1.0]], [1.0, np.nan], [np.inf]])
+@pytest.mark.parametrize("scores", [[], [[1.0]], [1.0, np.nan], [np.inf], [[1.0], [1.0, 2.0]], None, ["a"], 5])
 def test_scores_that_have_no_threshold_are_refused(scores):
     with pytest.raises(InvalidInputError, match="all finite"):
         novelty_threshold(scores, 0.5)
 
 
-@pytest.mark.parametrize("quantile", [-0.1, 1.1, np.nan, True])
+@pytest.mark.parametrize("quantile", [-0.1, 1.1, np.nan, True, "a", None, [0.5]])
 def test_quantiles_that_are_no_share_are_refused(quantile):
     with pytest.raises(InvalidInputError, match="between 0 and 1"):
         novelty_threshold([1.0], quantile)

@@ -1,5 +1,6 @@
 """Rows from scores: identities of the ridge map and of the fixed point, and what happens at the edges."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,17 @@ from sklearn.decomposition import PCA
 from sklearn.decomposition import KernelPCA as ScikitKernelPCA
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.kernels import RBF, Laplacian, Linear, Precomputed, Sigmoid, kernel_block
+from scalable_kpca.kernels import (
+    RBF,
+    CallableKernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Sigmoid,
+    kernel_block,
+)
+from scalable_kpca.kernels.callables import AdditiveChi2, Chi2
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.nystroem import Accumulators, accumulate, build_basis, solve_spectrum
 from scalable_kpca.preimage import (
@@ -19,6 +30,7 @@ from scalable_kpca.preimage import (
     fit_ridge_map,
     preimage_finder,
     reconstruct_lazily,
+    ridge_bytes,
 )
 from scalable_kpca.source import ArrayRows, row_spans
 from scalable_kpca.transform import project
@@ -156,6 +168,9 @@ def test_ridge_map_of_many_scores_is_that_of_each():
         (np.zeros((2, 4)), r"\(2, 4\).*5 components"),
         (np.zeros(5), r"\(5,\)"),
         (np.full((2, 5), "a"), "real numbers"),
+        ([[1.0] * 5, [1.0]], "scores are no matrix"),
+        (np.full((2, 5), 1e200), r"as large as 1e\+200, and squares of such are beyond float64"),
+        (None, r"shape \(\)"),
     ],
 )
 def test_scores_that_are_not_scores_are_refused_in_the_same_words(scores, words):
@@ -165,11 +180,58 @@ def test_scores_that_are_not_scores_are_refused_in_the_same_words(scores, words)
             reconstruct(scores)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "alpha"),
+    [
+        (RBF(0.1), 1.0),  # by Cholesky
+        (Laplacian(0.1), 1.0),
+        (Polynomial(0.1, 3.0, 1.0), 1.0),
+        (RBF(0.1), 0.0),  # by least squares
+        (Sigmoid(0.01, 0.0), 0.0),
+    ],
+)
+@pytest.mark.parametrize(("m", "k", "d"), [(600, 20, 5), (400, 400, 5), (200, 5, 600)])
+def test_ridge_map_takes_no_more_memory_than_it_says(kernel, alpha, m, k, d):
+    def learn(m):
+        rng = np.random.default_rng(0)
+        scores, rows = rng.standard_normal((m, k)), rng.standard_normal((m, d))
+        if alpha == 0:
+            scores[m // 2 : 2 * (m // 2)] = scores[: m // 2]  # not definite
+        fit_ridge_map(scores, rows, kernel, alpha)
+
+    learn(20)  # what is imported at the first use
+    tracemalloc.start()
+    try:
+        learn(m)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    claimed = ridge_bytes(m, k, d)
+    # f2py's arrays for LAPACK are numpy's, and counted too
+    assert peak <= claimed
+    assert claimed <= 2.2 * peak  # and the claim is no fantasy
+
+
+def test_ridge_map_of_a_kernel_that_does_not_take_scores_is_refused():
+    X = rows_of(6)
+    for kernel in (Chi2(1.0), AdditiveChi2()):
+        with pytest.raises(InvalidInputError, match=r"compares amounts.*choose another kernel"):
+            fit_ridge_map(X, X, kernel)
+
+    def of_four(x, y):
+        return x @ np.eye(4) @ y.T
+
+    found = fit_ridge_map(X, X, CallableKernel(of_four, {}, False))(X)
+    np.testing.assert_allclose(found, fit_ridge_map(X, X, Linear())(X), rtol=0, atol=1e-12)
+    with pytest.raises(InvalidInputError, match=r"between scores, rows of 3 numbers.*ValueError.*set fit_inverse_tr"):
+        fit_ridge_map(X[:, :3], X, CallableKernel(of_four, {}, False))
+
+
 def test_what_a_ridge_map_cannot_be_learned_from_is_refused():
     from scipy.sparse import csr_array
 
     X = rows_of(6)
-    for alpha in (-1.0, np.nan, np.inf):
+    for alpha in (-1.0, np.nan, np.inf, "a", None, True):
         with pytest.raises(InvalidInputError, match="alpha"):
             fit_ridge_map(X, X, RBF(1.0), alpha)
     with pytest.raises(InvalidInputError, match="sparse"):
@@ -397,6 +459,13 @@ def test_constant_kernel_of_different_rows_has_their_mean_as_pre_image():
     np.testing.assert_allclose(found.rows, [X.mean(axis=0)], rtol=1e-14)
 
 
+def test_scores_far_from_any_row_raise_no_warning():
+    model = rbf_model(rows_of())
+    scores = 1e150 * model.training_scores[:3]
+    assert np.isfinite(find_preimages(model, scores).distances).all()  # warnings are errors here
+    assert np.isfinite(ridge_of(model, 1.0)(scores)).all()
+
+
 def test_no_scores_have_no_pre_images():
     found = find_preimages(rbf_model(rows_of()), np.zeros((0, 5)))
     assert found.rows.shape == (0, 4)
@@ -430,6 +499,12 @@ def test_other_kernels_than_rbf_are_sent_to_the_ridge_map():
         ({"max_iterations": 0}, "max_iterations=0"),
         ({"n_restarts": -1}, "n_restarts=-1"),
         ({"tol": np.nan}, "tol"),
+        *(({"max_iterations": value}, f"max_iterations={value!r}; an integer ≥ 1") for value in (1.5, "a", None, True)),
+        *(({"n_restarts": value}, f"n_restarts={value!r}; an integer ≥ 0") for value in (1.5, "a", None)),
+        *(({"tol": value}, f"tol={value!r}; a finite number ≥ 0") for value in ("a", None, -1, True)),
+        *(({"seed": value}, f"seed={value!r}; an integer ≥ 0") for value in (-1, "a", None)),
+        ({"start": np.full((3, 4), "a")}, "start has dtype"),
+        ({"start": [[1.0], [1.0, 2.0], []]}, "start rows are no matrix"),
     ],
 )
 def test_starts_and_options_outside_their_range_are_refused(options, words):

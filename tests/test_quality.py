@@ -9,8 +9,10 @@ import scipy.sparse
 import zarr
 from sklearn.datasets import load_digits, make_circles
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import silhouette_score
 
+from scalable_kpca import KernelPCA
 from scalable_kpca.approximate import solve_model
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.kernels import RBF, Sigmoid, kernel_block, median_gamma
@@ -97,6 +99,7 @@ def test_table_takes_an_estimator_and_names_pandas_when_it_is_missing(monkeypatc
         model_ = model
 
     assert eigenvalue_table(Estimator()).equals(eigenvalue_table(model))
+    assert reconstruction_error(Estimator(), NEW) == reconstruction_error(model, NEW.tolist())
     whole = builtins.__import__
 
     def without(name, *arguments):
@@ -220,6 +223,7 @@ def test_constant_rows_have_an_answer():
     assert [side.reconstruction_error for side in sides] == [0.0, 0.0, 0.0]
     assert [side.separation for side in sides] == [-1.0, -1.0, -1.0]
     assert select_gamma(constant, 1).table[0].score == 0.0
+    assert "all candidates score the same, so that nothing speaks for this one" in select_gamma(constant, 1).advice
 
 
 @pytest.mark.parametrize(
@@ -253,3 +257,119 @@ def test_requests_that_mean_nothing_are_refused():
         select_gamma(X, 2, kernel="linear")
     with pytest.raises(InvalidInputError, match="gamma="):
         select_gamma(X, 2, candidates=[-1.0])
+
+
+@pytest.mark.parametrize("helper", [eigenvalue_table, reconstruction_error])
+def test_what_is_no_fitted_model_is_refused(helper):
+    with pytest.raises(NotFittedError):
+        helper(KernelPCA())
+    for other in (5, None, "model", KernelPCA):
+        with pytest.raises(InvalidInputError, match="is no model; a fitted KernelPCA"):
+            helper(other)
+
+
+@pytest.mark.parametrize("rows", [5, [], X[0], [["a", "b", "c"]]])
+def test_rows_without_an_error_are_refused(rows):
+    with pytest.raises(InvalidInputError, match="numbers are needed, 3 in each row"):
+        reconstruction_error(fit(X, "rbf", n_components=2, tile_rows=16).model, rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": np.zeros(50)}, "all 50 labels are 0.0; two classes at least"),
+        ({"labels": ["a"] * 50}, "all 50 labels are a; two classes at least"),
+        ({"labels": np.arange(50)}, "the 25 held-out rows are of 25 classes"),
+        ({"labels": [0] * 49 + [1], "seed": 1}, "the 25 held-out rows are of 1 classes"),
+        ({"n_clusters": 1}, "one cluster is not apart from anything"),
+        ({"X": np.ones((20, 2))}, "the 10 fitted rows are all equal, and nothing can be apart"),
+    ],
+)
+def test_where_nothing_can_be_apart_there_is_no_advice(change, message):
+    arguments = {"X": X, **change}
+    with pytest.raises((InvalidInputError, ConfigError), match=message):
+        select_gamma(arguments.pop("X"), 2, criterion="silhouette", **arguments)
+    if "held-out" not in message and "X" not in change:
+        with pytest.raises((InvalidInputError, ConfigError), match=message):
+            compare_with_pca(X, 2, **change)
+
+
+def test_clusters_of_few_distinct_rows_are_as_many_as_there_are():
+    # warnings are errors here; scores of equal rows differ in their last digit
+    repeated = np.repeat(X[:3], 30, axis=0)
+    choice = select_gamma(repeated, 2, criterion="silhouette", n_clusters=8)
+    assert max(row.score for row in choice.table) > 0.99
+    assert all(side.separation > 0.99 for side in compare_with_pca(repeated, 2, n_clusters=8).sides)
+
+
+def test_a_sigmoid_kernel_is_refused_with_a_remedy_that_works():
+    arguments = {"kernel": "sigmoid", "coef0": -1.0}
+    for helper, more in ((select_gamma, {}), (compare_with_pca, {"gamma": 1.0})):
+        with pytest.raises(InvalidInputError, match='set indefinite="clip" to drop the negative part'):
+            helper(X, 2, **arguments, **more)
+        helper(X, 2, **arguments, **more, indefinite="clip")
+        with pytest.raises(ConfigError, match="indefinite='drop' is not known"):
+            helper(X, 2, indefinite="drop")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(({"n_components": k}, f"n_components={k!r}; an integer ≥ 1") for k in (0.9, 0, -1, "a", None, True)),
+        *(({"sample": size}, f"sample={size!r}; an integer ≥ 1") for size in (0, 2.5, "a", None)),
+        *(({"seed": seed}, f"seed={seed!r}; an integer ≥ 0") for seed in (-1, 0.5, "a", None)),
+        *(({"alpha": alpha}, f"alpha={alpha!r}; a finite number ≥ 0") for alpha in (-1, np.inf, "a", None)),
+        *(({"n_clusters": k}, f"n_clusters={k!r}; an integer ≥ 1") for k in (0, 2.5, "a")),
+        ({"labels": [None, 1] * 25}, "labels are of different kinds"),
+        ({"labels": [np.nan, 1] * 25}, "25 labels are NaN or infinite"),
+        ({"labels": "abc"}, r"labels have shape \(\)"),
+        ({"X": [[1, 2], [3]]}, "X is no matrix"),
+        ({"X": None}, "a matrix of numbers is needed"),
+        ({"X": np.zeros((50, 0))}, "a matrix of numbers is needed"),
+        ({"X": 1e200 * X}, r"as large as 2\.\de\+200, and squares of such are beyond float64"),
+        ({"X": 1e-200 * X}, r"e-200 of their mean, and squares of such vanish"),
+    ],
+)
+def test_odd_arguments_are_named_before_anything_fails(change, message):
+    for helper in (compare_with_pca, select_gamma):
+        with pytest.raises((InvalidInputError, ConfigError), match=message):
+            helper(**{"X": X, "n_components": 2, **change})
+
+
+@pytest.mark.parametrize("scale", [1e145, 1e-135])
+def test_rows_that_are_not_refused_for_their_size_raise_no_warning(scale):
+    expected = compare_with_pca(X, 2).sides
+    for found, side in zip(compare_with_pca(scale * X, 2).sides, expected, strict=True):
+        assert abs(found.reconstruction_error - side.reconstruction_error) <= 1e-9
+    np.testing.assert_allclose(
+        [row.score for row in select_gamma(scale * X, 2).table],
+        [row.score for row in select_gamma(X, 2).table],
+        atol=1e-9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        ([], "no candidates"),
+        (np.array([]), "no candidates"),
+        ([0], r"gamma=0 is among the candidates \(1 of 1 such\)"),
+        ([1.0, np.nan, -2], r"gamma=nan is among the candidates \(2 of 3 such\)"),
+        ([np.inf], "gamma=inf"),
+        ("median", "a sequence of numbers > 0"),
+        (5, "a sequence of numbers > 0"),
+        ([None], "a sequence of numbers > 0"),
+        ([[1.0]], "a sequence of numbers > 0"),
+    ],
+)
+def test_candidates_that_are_no_gammas_are_refused(candidates, message):
+    with pytest.raises((InvalidInputError, ConfigError), match=message):
+        select_gamma(X, 2, candidates=candidates)
+
+
+def test_requests_that_fit_no_sample_are_refused():
+    with pytest.raises(InvalidInputError, match="n_components=26, and 25 rows are fitted"):
+        select_gamma(X, 26)
+    for held_out in ("a", None, True, 0):
+        with pytest.raises(InvalidInputError, match=f"held_out={held_out!r}; a share"):
+            compare_with_pca(X, 2, held_out=held_out)

@@ -15,8 +15,8 @@ from scalable_kpca.tiling.sizes import (
     CERTIFIED_COLUMNS,
     FEWEST_THREADS,
     MOST_TASKS,
+    PROCESS_BYTES,
     RUN_ROWS,
-    START_LANDMARKS,
     TASKS_A_THREAD,
     run_width,
 )
@@ -355,7 +355,7 @@ def test_a_runs_process_and_copies_of_rows_take_time_and_no_other_plan():
 def test_numbers_that_are_planned_with_are_those_that_are_used():
     from scalable_kpca import certificate, solving
 
-    used = {"CERTIFIED_COLUMNS": CERTIFIED_COLUMNS, "START_LANDMARKS": START_LANDMARKS}
+    used = {"CERTIFIED_COLUMNS": CERTIFIED_COLUMNS}
     for name, value in used.items():
         homes = [module for module in (certificate, solving) if hasattr(module, name)]
         assert homes, f"{name} has moved: plan with the number that is used"
@@ -449,3 +449,34 @@ def test_arpack_keeps_more_vectors_than_components_and_no_more_than_rows(n_sampl
     assert vectors <= n_samples
     # eigsh demands k < ncv ≤ n
     assert vectors > n_components or vectors == n_samples
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_start_block_of_wide_rows_has_the_landmarks_that_the_memory_of_a_pass_can_hold(n_threads):
+    arguments = {"n_samples": 20_000, "n_components": 5, "memory_limit": 64 * GIB, "gram": "recompute"}
+    narrow = plan_exact(n_features=64, n_threads=n_threads, **arguments)
+    assert narrow.start_landmarks == 600
+    wide = plan_exact(n_features=50_000, n_threads=n_threads, tile_rows=256, **arguments)
+    assert 100 < wide.start_landmarks < 256
+    row = 8 * 50_000
+    started = wide.start_landmarks * row * (2 + 3 * n_threads / 2) + 3 * 256 * row * n_threads
+    assert started <= wide.peak_memory - PROCESS_BYTES + 16 * 2**20
+
+
+def test_start_block_is_the_same_for_one_to_four_threads():
+    for n_features in (4, 900, 3000, 30_000):
+        arguments = {"n_features": n_features, "n_components": 5, "tile_rows": 300, "memory_limit": 64 * GIB}
+        plans = [plan_exact(n_samples=20_000, n_threads=n_threads, **arguments) for n_threads in (1, 2, 3, 4)]
+        assert len({plan.start_landmarks for plan in plans}) == 1
+
+
+def test_a_copy_of_the_rows_in_the_end_needs_no_more_than_is_planned():
+    arguments = {"n_samples": 3000, "n_features": 20_000, "n_components": 5, "n_threads": 2, "gram": "recompute"}
+    rows = 8 * 3000 * 20_000
+    without = plan_exact(memory_limit=64 * GIB, resident_bytes=rows, tile_rows=64, **arguments)
+    copied = plan_exact(memory_limit=64 * GIB, resident_bytes=rows, tile_rows=64, copied_bytes=rows, **arguments)
+    assert copied.peak_memory >= PROCESS_BYTES + 2 * rows > without.peak_memory
+    with pytest.raises(MemoryLimitError) as refused:
+        plan_exact(memory_limit=without.peak_memory, resident_bytes=rows, copied_bytes=rows, **arguments)
+    needed = refused.value.needed
+    assert plan_exact(memory_limit=needed, resident_bytes=rows, copied_bytes=rows, **arguments).peak_memory <= needed

@@ -1,13 +1,16 @@
 """What a fitted `KernelPCA` is used for: rows from scores, and how unlike rows are; the wiring, not the numbers."""
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.decomposition import KernelPCA as Reference
 from sklearn.exceptions import NotFittedError
 
 from scalable_kpca import KernelPCA
-from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.errors import ConfigError, InvalidInputError, MemoryLimitError
+from scalable_kpca.preimage import ridge_bytes
 
 N, D, K = 120, 4, 6
 
@@ -94,6 +97,87 @@ def test_ways_back_that_cannot_be_are_refused_before_the_fit():
         fitted(alpha=-1).fit(rows())
 
 
+def unreadable(n=50):
+    """Rows that fail when they are read."""
+
+    def read():
+        raise AssertionError("the rows were read")
+
+    return da.from_delayed(dask.delayed(read)(), (n, D), np.float64)
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
+def test_a_kernel_of_amounts_has_no_ridge_map_and_says_so_before_rows_are_read(kernel):
+    with pytest.raises(InvalidInputError, match=rf"kernel='{kernel}' compares amounts.*choose another kernel"):
+        fitted(kernel=kernel).fit(unreadable())
+    fitted(kernel=kernel, fit_inverse_transform=False)._check_way_back_parameters()
+
+
+@pytest.mark.parametrize("alpha", [-1, "a", None, np.nan, np.inf, True])
+def test_a_ridge_that_is_no_number_is_refused_before_rows_are_read(alpha):
+    with pytest.raises(InvalidInputError, match=f"alpha={alpha!r}; a finite number ≥ 0 is needed"):
+        fitted(alpha=alpha).fit(unreadable())
+    # which no other way back asks for
+    fitted(alpha=alpha, fit_inverse_transform="fixed_point").fit(rows())
+
+
+def test_sparse_rows_have_no_ridge_map_and_say_so_before_the_fit():
+    wide = scipy.sparse.random_array((50, 300), density=0.02, rng=np.random.default_rng(0)).tocsr()
+    with pytest.raises(InvalidInputError, match="the training rows are sparse"):
+        fitted().fit(wide * np.nan)  # which is not looked at yet
+    # those that are no smaller than dense ones are held as such
+    X = np.maximum(rows(), 0.0)
+    back = fitted().fit(scipy.sparse.csr_array(X)).inverse_transform(np.zeros((1, K)))
+    np.testing.assert_allclose(back, fitted().fit(X).inverse_transform(np.zeros((1, K))), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_components": None},
+        {"n_components": 0.9},
+        {"n_components": 3, "eigen_solver": "block_krylov"},
+        {"n_components": None, "method": "nystroem", "n_landmarks": 400},
+        {"n_components": 30, "method": "nystroem", "n_landmarks": 200, "max_passes": 1},
+    ],
+)
+@pytest.mark.parametrize("limit", [1, "245MiB"])
+def test_the_limit_that_a_fit_with_a_ridge_map_names_is_accepted_and_no_smaller_one(settings, limit):
+    X = rows(900)
+    ours = fitted(n_jobs=2, memory_limit=limit).set_params(**settings)
+    with pytest.raises(MemoryLimitError, match="raise memory_limit to") as refused:
+        ours.fit(X)
+    needed = refused.value.needed
+    with pytest.raises(MemoryLimitError) as still:
+        ours.set_params(memory_limit=needed - 1).fit(X)
+    assert still.value.needed == needed
+    ours.set_params(memory_limit=needed).fit(X)
+    # what was planned for is no less than what is there
+    there = (ours.X_transformed_fit_, ours.dual_coef_, X)
+    assert needed >= 240 * 2**20 + ridge_bytes(*ours.X_transformed_fit_.shape, D) + sum(array.nbytes for array in there)
+
+
+def test_rows_that_are_added_need_the_pairs_of_the_model_not_theirs():
+    ours = fitted(method="nystroem", n_landmarks=100).fit(rows())
+    scores = ours.transform(rows())
+    with pytest.raises(MemoryLimitError) as refused:
+        ours.set_params(memory_limit=1).partial_fit(rows(2, seed=1))
+    assert refused.value.needed >= 240 * 2**20 + ridge_bytes(100, K, D)
+    np.testing.assert_array_equal(ours.transform(rows()), scores)
+    ours.set_params(memory_limit=refused.value.needed).partial_fit(rows(2, seed=1))
+    assert ours.X_transformed_fit_.shape == (100, K)
+
+
+def test_the_check_of_the_way_back_draws_nothing_from_a_generator():
+    found = [
+        fitted(method="nystroem", n_landmarks=20, random_state=np.random.default_rng(3), fit_inverse_transform=way)
+        .fit(rows())
+        .landmarks_
+        for way in (False, True)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
 def test_novelty_is_above_the_threshold_for_the_share_that_was_asked_for():
     ours = fitted().fit(rows())
     scores = ours.novelty(rows())
@@ -101,6 +185,10 @@ def test_novelty_is_above_the_threshold_for_the_share_that_was_asked_for():
     above = scores > ours.novelty_threshold(0.9)
     assert above.sum() - (N // 10) in (0, 1)  # the row that is the threshold may be above it by its rounding
     np.testing.assert_array_equal(ours.score_samples(rows()), -scores)
+    # zero is no sign
+    plane = KernelPCA(2).fit(rows()[:, :2])
+    assert (plane.score_samples(rows()[:, :2]) == 0).all()
+    assert not np.signbit(plane.score_samples(rows()[:, :2])).any()
     # an outlier is as far from the components as any row can be
     assert ours.novelty(np.full((1, D), 50.0)) > ours.novelty_threshold(1.0)
 
@@ -118,3 +206,30 @@ def test_a_nystroem_fit_asks_for_rows_to_take_its_threshold_from():
     with pytest.raises(InvalidInputError, match="give them, or rows like them: X="):
         ours.novelty_threshold()
     assert ours.novelty_threshold(0.9, rows()) > 0
+
+
+def test_a_fit_that_fails_in_the_end_leaves_the_one_before_as_it_was():
+    X = rows()
+    ours = KernelPCA(3, kernel="rbf", fit_inverse_transform=True).fit(X)
+    scores, back = ours.transform(X), ours.inverse_transform(ours.transform(X))
+
+    def only_of_rows(A, B):
+        if A.shape[1] != X.shape[1]:
+            raise ValueError("these are no rows")
+        return A @ B.T
+
+    with pytest.raises(InvalidInputError, match="does not take them"):
+        ours.set_params(kernel=only_of_rows).fit(X)
+    np.testing.assert_array_equal(ours.transform(X), scores)
+    np.testing.assert_array_equal(ours.inverse_transform(scores), back)
+
+
+def test_the_way_back_is_that_of_the_fit_whatever_is_set_later():
+    X = rows()
+    ours = KernelPCA(3, kernel="rbf", fit_inverse_transform="ridge").fit(X)
+    scores = ours.transform(X)
+    back = ours.inverse_transform(scores)
+    np.testing.assert_array_equal(ours.set_params(fit_inverse_transform="fixed_point").inverse_transform(scores), back)
+    without = KernelPCA(3, kernel="rbf").fit(X).set_params(fit_inverse_transform="fixed_point")
+    with pytest.raises(NotFittedError, match="was not fitted"):
+        without.inverse_transform(scores)

@@ -88,7 +88,7 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
     @available_if(_has_rows)  # type: ignore[untyped-decorator]
     def score_samples(self, X: Any) -> Any:
         """−`novelty`: as in scikit-learn's detectors, the lower, the more abnormal."""
-        return -self.novelty(X)
+        return 0.0 - self.novelty(X)  # −0.0 would be a sign that means nothing
 
     @available_if(_has_rows)  # type: ignore[untyped-decorator]
     def novelty_threshold(self, quantile: float = 0.99, X: Any = None) -> float:

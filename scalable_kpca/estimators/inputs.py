@@ -9,10 +9,12 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source import check_width
+from scalable_kpca.source import check_width, is_sparse
 from scalable_kpca.staging import is_dask, is_zarr
 
-__all__ = ["copy_is_needed", "read_input"]
+__all__ = ["copy_is_needed", "held_bytes", "read_input"]
+
+_PARTS = ("data", "indices", "indptr", "row", "col", "offsets")  # of sparse matrices
 
 
 def read_input(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = True) -> Any:
@@ -55,12 +57,27 @@ def read_input(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = Tru
 
 
 def copy_is_needed(rows: Any, X: Any) -> bool:
-    """Whether a model that keeps `rows` would change when the caller writes to X; files that are mapped stay files."""
+    """Whether a model that keeps `rows` would change when the caller writes to X.
+
+    Files that are mapped stay files, and what is computed or read block by block is gathered in an array of its own.
+    """
     if not isinstance(rows, np.ndarray):
-        return rows is X
+        return rows is X and is_sparse(X)
     if isinstance(X, np.ndarray):
         return not isinstance(X, np.memmap) and np.may_share_memory(rows, X)
     return not rows.flags.owndata
+
+
+def held_bytes(rows: Any, X: Any) -> int:
+    """Memory of X beside the rows that were made from it; 0 where they are the same, or where X does not say."""
+    if rows is X or (isinstance(rows, np.ndarray) and copy_is_needed(rows, X)):
+        return 0
+    if isinstance(X, np.memmap) or is_dask(X) or _is_frame_of_dask(X):
+        return 0
+    if is_sparse(X):
+        return sum(int(part.nbytes) for part in (getattr(X, name, None) for name in _PARTS) if part is not None)
+    used = getattr(X, "memory_usage", None)  # of pandas
+    return int(np.sum(used())) if callable(used) else int(getattr(X, "nbytes", 0))
 
 
 def _in_memory(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool) -> Any:

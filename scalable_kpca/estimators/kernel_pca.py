@@ -17,8 +17,9 @@ from sklearn.utils.metaestimators import available_if
 from scalable_kpca.engine import Engine, active_kind, open_engine
 from scalable_kpca.errors import AccuracyWarning, ConfigError
 from scalable_kpca.estimators.fitted import FittedKernelPCA
-from scalable_kpca.estimators.inputs import copy_is_needed, read_input
+from scalable_kpca.estimators.inputs import copy_is_needed, held_bytes, read_input
 from scalable_kpca.estimators.parameters import check_parameters, seed_of
+from scalable_kpca.estimators.way_back_memory import FitWithRidge
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.fitting import Fitted, Fitting, Options
 from scalable_kpca.machine import resolve_threads
@@ -36,6 +37,7 @@ _OF_SOME_FITS = (
     "landmark_drift_",
     "dual_coef_",
     "X_transformed_fit_",
+    "_mean",
 )
 
 
@@ -313,8 +315,9 @@ class KernelPCA(FittedKernelPCA):
         before = model.certificate.relative_residual
         with self._fitting(X, reset=False) as fitting:
             added = fitting.add_to(model)
+            ridge = self._learn_way_back(added.model, fitting.seed)
         self._keep_model(added.model)
-        self._fit_way_back(fitting.seed)
+        self._keep_way_back(ridge)
         self.landmark_drift_ = added.residual / before if before > 0 else (1.0 if added.residual == 0 else np.inf)
         return self
 
@@ -367,9 +370,11 @@ class KernelPCA(FittedKernelPCA):
         ):
             rows = read_input(self, X, reset=reset, accept_sparse=self.kernel != "precomputed")
             k = self._n_components(rows.shape[0]) if reset else check_components(self.n_components)
-            self._check_way_back(rows, k)
-            copies = bool(self.copy_X) and copy_is_needed(rows, X)
-            yield Fitting(rows, k, self._options(rows.shape[0]), engine, workdir, self._feature_names(), copies=copies)
+            options = self._options(rows.shape[0])
+            copies, held = bool(self.copy_X) and copy_is_needed(rows, X), held_bytes(rows, X)
+            model = self.model_ if not reset and isinstance(self.model_, NystroemModel) else None
+            self._check_way_back(FitWithRidge(rows, k, options, self._most_pairs, model, copies, held))
+            yield Fitting(rows, k, options, engine, workdir, self._feature_names(), copies=copies, held_bytes=held)
 
     def _options(self, n_samples: int) -> Options:
         asked = {field.name: getattr(self, field.name) for field in fields(Options) if hasattr(self, field.name)}
@@ -383,15 +388,7 @@ class KernelPCA(FittedKernelPCA):
     def _check_parameters(self) -> None:
         """What can be said before X is read: what cannot be, alone or together, and parameters without effect."""
         check_parameters(self)
-        if self._preimage is not None and self.kernel == "precomputed":
-            raise ConfigError(
-                "fit_inverse_transform is not possible with kernel='precomputed': there are no rows to go back to; fit "
-                "the rows themselves, with a named kernel or a function."
-            )
-        if self._preimage == "fixed_point" and self.kernel != "rbf":
-            raise ConfigError(
-                f"fit_inverse_transform='fixed_point' needs kernel='rbf', and it is {self.kernel!r}; use the ridge map."
-            )
+        self._check_way_back_parameters()
         if self.iterated_power != "auto":
             warnings.warn(
                 f"iterated_power={self.iterated_power!r} has no effect: block Krylov, which stands for the randomized "
@@ -408,6 +405,7 @@ class KernelPCA(FittedKernelPCA):
             )
 
     def _keep(self, fitted: Fitted, seed: int) -> None:
+        ridge = self._learn_way_back(fitted.fit.model, seed)  # what fails leaves the last fit as it was
         for name in _OF_SOME_FITS:
             if hasattr(self, name):
                 delattr(self, name)
@@ -416,7 +414,7 @@ class KernelPCA(FittedKernelPCA):
             self.residual_history_ = list(fitted.fit.residuals)
             self.landmarks_ = fitted.start.model.basis.landmarks
         self._keep_model(fitted.fit.model)
-        self._fit_way_back(seed)
+        self._keep_way_back(ridge)
         if self.method == "auto" and self.max_passes != 0 and isinstance(fitted.fit.model, NystroemModel):
             warnings.warn(
                 f"the result is approximate, and certificate_ says how far ({fitted.plan.reasons[0]}); set method to "

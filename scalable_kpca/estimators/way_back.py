@@ -13,21 +13,25 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from scalable_kpca.errors import AccuracyWarning, MemoryLimitError
-from scalable_kpca.fitting import resident_bytes
+from scalable_kpca.errors import AccuracyWarning, ConfigError, MemoryLimitError
+from scalable_kpca.estimators.way_back_memory import FitWithRidge
+from scalable_kpca.fitting import Options
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.model import AnyModel
 from scalable_kpca.preimage import (
     Preimages,
     RidgeMap,
+    check_ridge,
+    check_ridge_kernel,
     choose_training_pairs,
+    dense,
     fit_ridge_map,
     preimage_finder,
     reconstruct_lazily,
-    ridge_bytes,
 )
-from scalable_kpca.staging import is_dask, is_zarr
-from scalable_kpca.tiling import DENSE_LIMIT, PROCESS_BYTES, check_choice
+from scalable_kpca.source import SparseRows, as_csr, is_sparse
+from scalable_kpca.staging import is_dask
+from scalable_kpca.tiling import DENSE_LIMIT, check_choice
 
 __all__ = ["ReconstructsRows"]
 
@@ -44,6 +48,10 @@ class ReconstructsRows:
     method: str
     n_landmarks: int
     memory_limit: int | str | None
+    kernel: Any
+    random_state: Any
+    copy_X: bool  # noqa: N815 - scikit-learn's name
+    _options: Callable[[int], Options]
 
     def inverse_transform(self, X: Any) -> Any:
         """Rows whose scores are near some scores: pre-images, shape (n_new, n_features), float64.
@@ -72,7 +80,7 @@ class ReconstructsRows:
         reconstruct = self._way_back()
         if is_dask(X):
             return reconstruct_lazily(reconstruct, X, self.n_features_in_)
-        return reconstruct(np.asarray(X))
+        return reconstruct(X)
 
     def preimages(self, X: Any, *, start: Any = None, **options: Any) -> Preimages:
         """Fixed-point pre-images of scores with what is known of each: see `preimage.find_preimages`.
@@ -108,38 +116,60 @@ class ReconstructsRows:
         """Rows that the ridge map is learned on, at most."""
         return int(max(DENSE_LIMIT, self.n_landmarks))
 
-    def _check_way_back(self, rows: Any, n_components: int | float | None) -> None:
-        """MemoryLimitError when the ridge map does not fit beside the rows and the model, before anything is fitted."""
+    def _check_way_back_parameters(self) -> None:
+        """What can be said of the way back before X is read: ConfigError or InvalidInputError."""
+        way = self._preimage
+        if way is None:
+            return
+        if self.kernel == "precomputed":
+            raise ConfigError(
+                "fit_inverse_transform is not possible with kernel='precomputed': there are no rows to go back to; fit "
+                "the rows themselves, with a named kernel or a function."
+            )
+        if way == "fixed_point":
+            if self.kernel != "rbf":
+                raise ConfigError(
+                    f"fit_inverse_transform='fixed_point' needs kernel='rbf', and it is {self.kernel!r}; use the ridge "
+                    "map."
+                )
+            return
+        check_ridge_kernel(self.kernel)
+        check_ridge(self.alpha)
+
+    def _check_way_back(self, fit: FitWithRidge) -> None:
+        """MemoryLimitError when a fit or the ridge map after it does not fit in memory, before anything is read."""
         if self._preimage != "ridge":
             return
-        n_samples, n_features = rows.shape
-        pairs, k = min(self._most_pairs, n_samples), n_components if isinstance(n_components, int) else 0
-        stays = self.method != "nystroem" or not (is_dask(rows) or is_zarr(rows))
-        model = 16 * n_samples * k if stays else 0
-        needed = PROCESS_BYTES + resident_bytes(rows, stays=stays) + model + ridge_bytes(pairs, k, n_features)
+        rows = fit.rows
+        if is_sparse(rows) and not SparseRows(as_csr(rows)).is_held_dense:
+            dense(rows)  # refuses them
         limit = resolve_memory_limit(self.memory_limit)
+        needed = fit.smallest_limit(limit)
         if needed > limit:
             raise MemoryLimitError(
-                f"memory_limit={format_bytes(limit)} cannot hold the ridge map from scores to rows, learned on {pairs} "
-                f"of them; raise memory_limit to {needed} bytes ({format_bytes(needed)}), or set "
-                "fit_inverse_transform=False.",
+                f"memory_limit={format_bytes(limit)} cannot hold the fit and, after it, the ridge map from scores to "
+                f"rows, learned on {self._most_pairs} of them at most; raise memory_limit to {needed} bytes "
+                f"({format_bytes(needed)}), or set fit_inverse_transform=False.",
                 needed,
             )
 
-    def _fit_way_back(self, seed: int) -> None:
-        """Learn the ridge map from the training rows, or from some of many."""
+    def _learn_way_back(self, model: AnyModel, seed: int) -> RidgeMap | None:
+        """The ridge map, if it is asked for, from the training rows of a model, or from some of many."""
         if self._preimage != "ridge":
-            return
-        scores, rows = choose_training_pairs(self.model_, limit=self._most_pairs, seed=seed)
-        way_back = fit_ridge_map(scores, rows, self.model_.kernel, self.alpha)
-        self.X_transformed_fit_, self.dual_coef_ = way_back.centres, way_back.coefficients
-        self._mean = way_back.mean
+            return None
+        scores, rows = choose_training_pairs(model, limit=self._most_pairs, seed=seed)
+        return fit_ridge_map(scores, rows, model.kernel, self.alpha)
+
+    def _keep_way_back(self, ridge: RidgeMap | None) -> None:
+        self._fitted_preimage = self._preimage  # a parameter that is set later says nothing of this fit
+        if ridge is not None:
+            self.X_transformed_fit_, self.dual_coef_, self._mean = ridge.centres, ridge.coefficients, ridge.mean
 
     def _way_back(self) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
         check_is_fitted(self)
-        if self._preimage == "fixed_point":
+        if self._fitted_preimage == "fixed_point":
             return partial(_fixed_points, preimage_finder(self.model_))
-        if not hasattr(self, "dual_coef_"):
+        if self._fitted_preimage is None:
             raise NotFittedError(
                 "the way back from scores to rows was not fitted; set fit_inverse_transform=True (or 'fixed_point' for "
                 "the rbf kernel) and fit again."

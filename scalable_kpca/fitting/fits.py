@@ -20,7 +20,7 @@ from scalable_kpca.fitting.options import Options
 from scalable_kpca.fitting.planned import plan_fit, resident_bytes
 from scalable_kpca.kernels import CallableKernel, Kernel, Precomputed, callable_kernel
 from scalable_kpca.landmarks import Landmarks, choose_columns, fetch_rows, find_landmarks, look, sampled_gamma
-from scalable_kpca.machine import resolve_memory_limit, resolve_threads
+from scalable_kpca.machine import release_memory, resolve_memory_limit, resolve_threads
 from scalable_kpca.model import NystroemModel, in_memory
 from scalable_kpca.nystroem import Spans, approximate_eigenvectors, relative_residual
 from scalable_kpca.planning import gram_fingerprint
@@ -96,6 +96,8 @@ class Fitting:
         Of the features; may be empty.
     copies : bool
         Whether an exact model keeps a copy of rows that stay in memory.
+    held_bytes : int
+        Memory of what X was made from, where the caller has that too.
     """
 
     def __init__(
@@ -108,10 +110,12 @@ class Fitting:
         names: tuple[str, ...] = (),
         *,
         copies: bool = False,
+        held_bytes: int = 0,
     ) -> None:
         self._X = as_csr(X) if is_sparse(X) else X
         self._n_components, self._options = n_components, options
-        self._engine, self._workdir, self._names, self._copies = engine, workdir, names, copies
+        self._engine, self._workdir, self._names = engine, workdir, names
+        self._copies, self._held_bytes = copies, held_bytes
         self.seed = options.seed
         self._is_matrix = options.kernel == "precomputed"
         # rows that stay in the memory of this process: the caller's own, or gathered from blocks
@@ -146,7 +150,7 @@ class Fitting:
             self._X.shape[0],
             memory_limit=resolve_memory_limit(options.memory_limit),
             n_threads=resolve_threads(options.n_jobs),
-            resident_bytes=resident_bytes(self._X, stays=self._stays),
+            resident_bytes=resident_bytes(self._X, stays=self._stays) + self._held_bytes,
         )
         sums, _ = sums_of_joining(self._spans(chosen), model, chosen, self._engine, names=self._names)
         added = solve_model(
@@ -162,7 +166,15 @@ class Fitting:
     def _plan(self, method: str, solver: str | None = None) -> Plan | NystroemPlan:
         options = self._options
         return plan_fit(
-            self._X, self._n_components, options, self._workdir, method=method, solver=solver, stays=self._stays
+            self._X,
+            self._n_components,
+            options,
+            self._workdir,
+            method=method,
+            solver=solver,
+            stays=self._stays,
+            copies=self._copies,
+            held_bytes=self._held_bytes,
         )
 
     def _exact_plan(self) -> Plan:
@@ -202,7 +214,10 @@ class Fitting:
             # stored rows vanish with a temporary directory, and those of the caller may change
             vanishes = self._options.workdir is None and isinstance(rows, (StoredRows, StoredSparseRows))
             changes = self._copies and not isinstance(rows, (StoredRows, StoredSparseRows))
-            return replace(fit, model=in_memory(fit.model)) if vanishes or changes else fit
+            if not (vanishes or changes):
+                return fit
+            release_memory()  # what tasks have freed, before there are more rows
+            return replace(fit, model=in_memory(fit.model))
 
     def _solved(
         self,

@@ -29,6 +29,8 @@ def plan_fit(
     method: str,
     solver: str | None = None,
     stays: bool,
+    copies: bool = False,
+    held_bytes: int = 0,
 ) -> Plan | NystroemPlan:
     """Plan for rows, or for a matrix of kernel values.
 
@@ -43,6 +45,10 @@ def plan_fit(
         In the place of those of the options; of the solver only if it is given.
     stays : bool
         Whether X stays in the memory of this process.
+    copies : bool
+        Whether an exact model copies rows that stay.
+    held_bytes : int
+        Of what X was made from, where the caller has that too.
 
     Raises
     ------
@@ -51,8 +57,14 @@ def plan_fit(
     MemoryLimitError
         Naming the smallest limit that works.
     """
-    shared = {"n_components": n_components, "directory": workdir, "resident_bytes": resident_bytes(X, stays=stays)}
-    choices = {**_choices(X, options, workdir, stays=stays), **shared}
+    resident = resident_bytes(X, stays=stays)
+    choices = {
+        **_choices(X, options, workdir, stays=stays),
+        "n_components": n_components,
+        "directory": workdir,
+        "resident_bytes": resident + held_bytes,
+        "copied_bytes": resident if copies and options.kernel != "precomputed" else 0,
+    }
     if solver is not None:
         choices["solver"] = solver
     n_samples, n_features = X.shape

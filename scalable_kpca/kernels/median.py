@@ -50,7 +50,8 @@ def median_gamma(rows: Any) -> float:
     >>> median_gamma(np.array([[0.0], [1.0], [3.0]]))  # distances 1, 2 and 3
     0.125
     """
-    largest = float(abs(rows).max()) if min(rows.shape) else 0.0
+    # not abs(rows): the smallest integer of a dtype has no negative in it
+    largest = max(float(rows.max()), -float(rows.min())) if min(rows.shape) else 0.0
     if rows.shape[0] < 2 or largest == 0:
         return 1.0
     # a power of two, so that dividing is exact: relative to the largest entry no square overflows

@@ -6,16 +6,19 @@ pre-image is a row whose image is near: projecting and going back takes away wha
 
 from scalable_kpca.preimage.expansion import Expansion, expand
 from scalable_kpca.preimage.fixed_point import Preimages, best_preimages, find_preimages, preimage_finder
-from scalable_kpca.preimage.pairs import check_scores, choose_training_pairs, reconstruct_lazily
-from scalable_kpca.preimage.ridge import RidgeMap, fit_ridge_map, ridge_bytes
+from scalable_kpca.preimage.pairs import check_scores, choose_training_pairs, dense, reconstruct_lazily
+from scalable_kpca.preimage.ridge import RidgeMap, check_ridge, check_ridge_kernel, fit_ridge_map, ridge_bytes
 
 __all__ = [
     "Expansion",
     "Preimages",
     "RidgeMap",
     "best_preimages",
+    "check_ridge",
+    "check_ridge_kernel",
     "check_scores",
     "choose_training_pairs",
+    "dense",
     "expand",
     "find_preimages",
     "fit_ridge_map",

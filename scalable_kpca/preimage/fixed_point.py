@@ -14,7 +14,7 @@ from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.model import AnyModel
 from scalable_kpca.preimage.expansion import Expansion, expand
-from scalable_kpca.preimage.pairs import check_scores, choose_training_pairs
+from scalable_kpca.preimage.pairs import as_array, check_not_negative, check_scores, choose_training_pairs
 from scalable_kpca.source import FiniteCheck, check_width
 
 __all__ = ["N_CANDIDATES", "Preimages", "best_preimages", "find_preimages", "preimage_finder"]
@@ -137,12 +137,10 @@ def preimage_finder(
     model: AnyModel, *, max_iterations: int = 200, tol: float = 1e-6, n_restarts: int = 5, seed: int = 0
 ) -> Callable[..., Preimages]:
     """Function from scores, and starts or None, to `Preimages`; holds what all blocks share: see `find_preimages`."""
-    if max_iterations < 1 or n_restarts < 0:
-        raise InvalidInputError(
-            f"max_iterations={max_iterations}, n_restarts={n_restarts}; at least 1 and 0 are needed."
-        )
-    if not (math.isfinite(tol) and tol >= 0):
-        raise InvalidInputError(f"tol={tol!r}; a finite number ≥ 0 is needed.")
+    for name, value, least in (("max_iterations", max_iterations, 1), ("n_restarts", n_restarts, 0), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise InvalidInputError(f"{name}={value!r}; an integer ≥ {least} is needed.")
+    check_not_negative("tol", tol)
     expansion = expand(model)
     known, rows = choose_training_pairs(model, limit=N_CANDIDATES, seed=seed)
     expansion = replace(expansion, origin=rows.mean(axis=0, dtype=np.float64))
@@ -229,10 +227,12 @@ def _distances(scores: Matrix, known: Matrix) -> Matrix:
 
 
 def _check_start(start: Any, n_rows: int, n_features: int) -> Matrix:
-    rows = np.asarray(start)
+    rows = as_array("start rows", start)
     if rows.ndim != 2 or len(rows) != n_rows:
         raise InvalidInputError(f"start has shape {rows.shape}; one row for each of the {n_rows} scores is needed.")
     check_width(rows.shape[1], n_features)
+    if rows.dtype.kind not in "fiub":
+        raise InvalidInputError(f"start has dtype {rows.dtype}; real numbers are needed.")
     finite = FiniteCheck()
     finite.add(rows)
     finite.raise_if_any()

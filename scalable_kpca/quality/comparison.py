@@ -11,8 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Kernel, median_gamma, resolve_kernel
+from scalable_kpca.preimage import check_ridge
+from scalable_kpca.quality.checks import check_clusters
 from scalable_kpca.quality.sample import draw_halves, fit_small, learn_map, relative_error, separation
 from scalable_kpca.quality.table import pandas_frame
+from scalable_kpca.tiling import check_choice, check_whole
 from scalable_kpca.transform import project
 
 __all__ = ["Comparison", "Side", "compare_with_pca"]
@@ -87,6 +90,7 @@ def compare_with_pca(
     held_out: float = 0.25,
     sample: int = 2000,
     alpha: float = 1e-2,
+    indefinite: str = "error",
     seed: int = 0,
 ) -> Comparison:
     """What kernel PCA does for these rows that PCA does not, on a sample.
@@ -103,13 +107,17 @@ def compare_with_pca(
     labels : array-like of shape (n_samples,), optional
         Classes whose separation is measured.
     n_clusters : int, optional
-        Without labels: k-means clusters, found in the fitted scores, whose separation is measured. With neither, none.
+        Without labels: k-means clusters, ≥ 2, found in the fitted scores, whose separation is measured. With neither,
+        none.
     held_out : float
         Share of the sample that is not fitted.
     sample : int
         At most so many rows.
     alpha : float
         Ridge of the map from scores to rows: see `fit_ridge_map`.
+    indefinite : {"error", "clip"}
+        What to do with a kernel (sigmoid) that is not positive semi-definite on the fitted rows: refuse, or drop the
+        negative part.
     seed : int
         Of the sample, its division and k-means.
 
@@ -120,7 +128,10 @@ def compare_with_pca(
     Raises
     ------
     InvalidInputError
-        For rows that are no matrix of finite numbers, or more components than PCA has.
+        For rows that are no matrix of finite numbers, more components than PCA has, labels of one class, or a kernel
+        that is not positive semi-definite.
+    ConfigError
+        For numbers outside their range.
 
     Notes
     -----
@@ -136,15 +147,18 @@ def compare_with_pca(
     >>> pca.separation < 0.2 < kernel_pca.separation
     True
     """
+    check_choice("indefinite", indefinite, ("error", "clip"))
+    n_components, n_clusters = check_whole("n_components", n_components), check_clusters(n_clusters)
+    ridge = check_ridge(alpha)
     halves = draw_halves(X, sample, held_out, labels=labels, seed=seed)
     fitted, held, mean = halves.fitted, halves.held_out, halves.fitted.mean(axis=0)
-    if not 1 <= n_components <= min(fitted.shape):
+    if n_components > min(fitted.shape):
         raise InvalidInputError(
             f"n_components={n_components}, and PCA of {fitted.shape[0]} fitted rows × {fitted.shape[1]} features has 1 "
             f"to {min(fitted.shape)}; compare that many."
         )
     resolved = kernel if isinstance(kernel, Kernel) else _resolve(fitted, kernel, gamma, degree, coef0)
-    model = fit_small(fitted, resolved, n_components)
+    model = fit_small(fitted, resolved, n_components, indefinite)
     of_fitted, of_held, own, share = _pca(fitted, held, n_components)
 
     def side(method: str, decoder: str, share: float, space: str, scores: tuple[Matrix, Matrix], rows: Matrix) -> Side:
@@ -153,7 +167,7 @@ def compare_with_pca(
         return Side(method, decoder, share, space, relative_error(rows, held, mean), apart)
 
     kernel_scores = model.training_scores, project(model, held)
-    through = [learn_map(scores[0], fitted, alpha)(scores[1]) for scores in ((of_fitted, of_held), kernel_scores)]
+    through = [learn_map(scores[0], fitted, ridge)(scores[1]) for scores in ((of_fitted, of_held), kernel_scores)]
     explained = float(model.certificate.explained_variance_ratio.sum())
     sides = (
         side("PCA", "linear", share, "rows", (of_fitted, of_held), own),

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from scalable_kpca.engine import active_kind, open_engine
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.novelty import novelty_scorer
+from scalable_kpca.quality.checks import model_of
 from scalable_kpca.staging import is_dask
 
 __all__ = ["reconstruction_error"]
 
 
-def reconstruction_error(model: AnyModel, rows: Any = None) -> float:
+def reconstruction_error(fitted: Any, rows: Any = None) -> float:
     """Mean squared distance in feature space between rows and what their scores say of them.
 
     Parameters
     ----------
-    model : Model or NystroemModel
-        Fitted model.
-    rows : ndarray or dask array of shape (b, n_features), b ≥ 1, optional
+    fitted : KernelPCA, Model or NystroemModel
+        A fitted estimator, or a model.
+    rows : array-like or dask array of shape (b, n_features), b ≥ 1, optional
         Finite numbers; a dask array is read block by block. Without any, the training rows.
 
     Returns
@@ -32,15 +35,23 @@ def reconstruction_error(model: AnyModel, rows: Any = None) -> float:
     Raises
     ------
     InvalidInputError
-        For no rows, and as `novelty` does.
+        For what is no model, no rows, and as `novelty` does.
+    NotFittedError
+        For an estimator that is not fitted.
 
     Notes
     -----
     The mean squared norm of a centred training row is tr K̃/n: the error over it is one minus the explained share. Cost:
     none for the training rows, else that of `project`.
     """
+    model = model_of(fitted)
     if rows is None:
         return max(0.0, (_variance(model) - float(model.eigenvalues.sum())) / model.n_samples)
+    rows = rows if is_dask(rows) or hasattr(rows, "tocsr") else np.asarray(rows)
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"rows have shape {rows.shape} and dtype {rows.dtype}; numbers are needed, {model.n_features} in each row."
+        )
     if rows.shape[0] == 0:
         raise InvalidInputError("there are no rows, and the mean error is over at least one.")
     scorer = novelty_scorer(model)

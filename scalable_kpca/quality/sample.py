@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,11 @@ from scalable_kpca.landmarks import draw_numbers, fetch_rows
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.model import Model
 from scalable_kpca.preimage import RidgeMap, fit_ridge_map
+from scalable_kpca.quality.checks import check_labels, check_seed, check_share
 from scalable_kpca.source import ArrayRows
 from scalable_kpca.staging import is_dask, is_zarr
 from scalable_kpca.streaming import block_spans
-from scalable_kpca.tiling import plan_exact, rows_of_batch
+from scalable_kpca.tiling import check_whole, plan_exact, rows_of_batch
 
 __all__ = ["Halves", "draw_halves", "fit_small", "learn_map", "relative_error", "separation"]
 
@@ -48,19 +50,18 @@ def draw_halves(X: Any, size: int, share: float, *, labels: ArrayLike | None, se
     Raises
     ------
     InvalidInputError
-        For rows that are no matrix of finite numbers, fewer than four of them, or another number of labels.
+        For rows that are no matrix of finite numbers or whose squares are beyond float64, fewer than four of them,
+        another number of labels, or labels of one class.
     """
+    size, share, seed = check_whole("sample", size), check_share(share), check_seed(seed)
     X = _matrix(X)
     n_samples = X.shape[0]
     if n_samples < 4 or size < 4:
         raise InvalidInputError(f"a sample of {min(n_samples, size)} rows cannot be divided; at least 4 are needed.")
-    if not 0 < share < 1:
-        raise InvalidInputError(f"held_out={share!r}; a share of the sample between 0 and 1 is needed, such as 0.25.")
-    given = None if labels is None else np.asarray(labels)
-    if given is not None and given.shape != (n_samples,):
-        raise InvalidInputError(f"labels have shape {given.shape}; one for each of the {n_samples} rows is needed.")
+    given = check_labels(labels, n_samples)
     numbers = draw_numbers(n_samples, size, seed=seed)
     rows = _rows(X, numbers)
+    _check_squares(rows)
     order = np.random.default_rng([seed, 1]).permutation(len(rows))
     n_held = min(max(round(share * len(rows)), 2), len(rows) - 2)
     held, kept = order[:n_held], order[n_held:]
@@ -71,8 +72,11 @@ def _matrix(X: Any) -> Any:
     if hasattr(X, "tocsr"):
         raise InvalidInputError("reconstruction errors are of dense rows; give X.toarray(), of some of its rows.")
     if not (is_dask(X) or is_zarr(X)):
-        X = np.asarray(X)
-    if len(X.shape) != 2 or X.dtype.kind not in "fiub":
+        try:
+            X = np.asarray(X)
+        except ValueError as error:
+            raise InvalidInputError(f"X is no matrix ({error}); rows of as many numbers each are needed.") from error
+    if len(X.shape) != 2 or X.shape[1] == 0 or X.dtype.kind not in "fiub":
         raise InvalidInputError(f"X has shape {X.shape} and dtype {X.dtype}; a matrix of numbers is needed.")
     if is_dask(X) and np.isnan(X.shape[0]):
         raise InvalidInputError("X does not know its chunk sizes; call X.compute_chunk_sizes() first.")
@@ -99,8 +103,26 @@ def _rows(X: Any, numbers: NDArray[np.int64]) -> Matrix:
     return sample
 
 
-def fit_small(rows: Matrix, kernel: Kernel, n_components: int) -> Model:
-    """Exact model of rows whose Gram matrix is small: all its eigenpairs are found and the leading ones kept."""
+def _check_squares(rows: Matrix) -> None:
+    """InvalidInputError for rows whose variance is no float64, or 0 only because squares vanish."""
+    largest = float(np.abs(rows).max())
+    limits = np.finfo(np.float64)
+    # sums of squares over all entries, and differences of two of them
+    if largest > float(limits.max) ** 0.5 / (4 * rows.size):
+        raise InvalidInputError(
+            f"a feature is as large as {largest:.3g}, and squares of such are beyond float64; standardize or scale the "
+            "features."
+        )
+    spread = float(np.abs(rows - rows.mean(axis=0)).max())
+    if 0 < spread < float(limits.tiny) ** 0.5 / float(limits.eps):
+        raise InvalidInputError(
+            f"rows are within {spread:.3g} of their mean, and squares of such vanish in float64; standardize or scale "
+            "the features."
+        )
+
+
+def fit_small(rows: Matrix, kernel: Kernel, n_components: int, indefinite: str = "error") -> Model:
+    """Exact model of rows whose Gram matrix is formed in memory: LAPACK, or for few pairs Lanczos with a proof."""
     plan = plan_exact(
         *rows.shape,
         n_components=n_components,
@@ -113,7 +135,9 @@ def fit_small(rows: Matrix, kernel: Kernel, n_components: int) -> Model:
     held = ArrayRows(rows)
     with open_engine("synchronous") as engine:
         gram = open_gram(held, kernel, plan, engine, path=None, fingerprint="")
-        return fit_exact(held, kernel, plan, gram, engine, n_components=n_components, seed=0).model
+        return fit_exact(
+            held, kernel, plan, gram, engine, n_components=n_components, seed=0, indefinite=indefinite
+        ).model
 
 
 def learn_map(scores: Matrix, rows: Matrix, alpha: float) -> RidgeMap:
@@ -133,11 +157,21 @@ def relative_error(found: Matrix, rows: Matrix, mean: NDArray[np.float64]) -> fl
 
 def separation(fitted: Matrix, held_out: Matrix, labels: Labels | None, n_clusters: int, seed: int) -> float:
     """Silhouette of labels, or of k-means clusters of the fitted scores, among held-out scores; −1 for one class."""
-    from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 
     if labels is None:
-        clusters = min(n_clusters, len(np.unique(fitted, axis=0)))
-        labels = KMeans(clusters, n_init=10, random_state=seed).fit(fitted).predict(held_out)
+        labels = _clusters(fitted, held_out, n_clusters, seed)
     n_classes = len(np.unique(labels))
     return float(silhouette_score(held_out, labels)) if 2 <= n_classes < len(held_out) else -1.0
+
+
+def _clusters(fitted: Matrix, held_out: Matrix, n_clusters: int, seed: int) -> Labels:
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    most = min(n_clusters, len(np.unique(fitted, axis=0)))
+    with warnings.catch_warnings():
+        # repeated rows have scores that differ in their last digit: fewer clusters are no fault then
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels: Labels = KMeans(most, n_init=10, random_state=seed).fit(fitted).predict(held_out)
+    return labels

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from scalable_kpca.errors import ConfigError
+from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.kernels import MEDIAN_ROWS, median_gamma, resolve_kernel
+from scalable_kpca.preimage import check_ridge
+from scalable_kpca.quality.checks import check_classes, check_clusters, check_gammas
 from scalable_kpca.quality.sample import Halves, draw_halves, fit_small, learn_map, relative_error, separation
 from scalable_kpca.quality.table import pandas_frame
+from scalable_kpca.tiling import check_choice, check_whole
 from scalable_kpca.transform import project
 
 __all__ = ["GammaChoice", "GammaScore", "select_gamma"]
@@ -77,6 +80,7 @@ def select_gamma(
     labels: ArrayLike | None = None,
     n_clusters: int | None = None,
     alpha: float = 1e-2,
+    indefinite: str = "error",
     seed: int = 0,
 ) -> GammaChoice:
     """Gamma that does best on the held-out half of a sample: advice, not a property of the data.
@@ -86,7 +90,7 @@ def select_gamma(
     X : ndarray, dask array or zarr array of shape (n_samples, n_features)
         Finite numbers; only rows of the sample are looked at.
     n_components : int
-        As many as will be used: other numbers have other best gammas.
+        As many as will be used, at most one for each fitted row: other numbers have other best gammas.
     kernel : str
         Name of a kernel with gamma.
     degree, coef0 : float
@@ -102,9 +106,12 @@ def select_gamma(
     labels : array-like of shape (n_samples,), optional
         For ``"silhouette"``.
     n_clusters : int, optional
-        Without labels; n_components + 1 by default, as many as so many directions can hold apart.
+        Without labels, ≥ 2; n_components + 1 by default, as many as so many directions can hold apart.
     alpha : float
         Ridge of the map: see `fit_ridge_map`.
+    indefinite : {"error", "clip"}
+        What to do with a candidate for which the kernel (sigmoid) is not positive semi-definite on the fitted rows:
+        refuse, or drop the negative part.
     seed : int
         Of the sample, its halves and k-means.
 
@@ -115,9 +122,10 @@ def select_gamma(
     Raises
     ------
     InvalidInputError
-        For rows that are no matrix of finite numbers, or a candidate that is no gamma.
+        For rows that are no matrix of finite numbers, a candidate that is no gamma, a kernel that is not positive
+        semi-definite, or where nothing can be told apart: fitted rows that are all equal, one class.
     ConfigError
-        For another criterion, no candidates, or a kernel without gamma.
+        For another criterion, no candidates, a kernel without gamma, one cluster, or numbers outside their range.
 
     Notes
     -----
@@ -131,43 +139,56 @@ def select_gamma(
     >>> select_gamma(X, 2, criterion="silhouette", labels=circle).criterion
     'silhouette'
     """
-    if criterion not in CRITERIA:
-        raise ConfigError(f"criterion={criterion!r} is not known; choose one of {', '.join(CRITERIA)}.")
+    check_choice("criterion", criterion, CRITERIA)
+    check_choice("indefinite", indefinite, ("error", "clip"))
+    n_components, n_clusters = check_whole("n_components", n_components), check_clusters(n_clusters)
+    given = None if candidates is None else check_gammas(candidates)
+    ridge = check_ridge(alpha)
+    if not hasattr(resolve_kernel(kernel, gamma=1.0, degree=degree, coef0=coef0, n_features=1), "gamma"):
+        raise ConfigError(f"kernel={kernel!r} has no gamma to select.")
     halves = draw_halves(X, sample, 0.5, labels=labels, seed=seed)
-    chosen = _candidates(halves, candidates)
+    fitted, held = halves.fitted, halves.held_out
+    if criterion == "silhouette":
+        _check_apart(halves)
+    if n_components > len(fitted):
+        raise InvalidInputError(
+            f"n_components={n_components}, and {len(fitted)} rows are fitted, half of the sample; choose at most so "
+            "many components, or give more rows."
+        )
+    chosen = given or [median_gamma(fitted[:MEDIAN_ROWS]) * 2.0**power for power in POWERS]
     table = []
     for gamma in chosen:
-        found = resolve_kernel(kernel, gamma=gamma, degree=degree, coef0=coef0, n_features=halves.fitted.shape[1])
-        if not hasattr(found, "gamma"):
-            raise ConfigError(f"kernel={kernel!r} has no gamma to select.")
-        model = fit_small(halves.fitted, found, min(n_components, len(halves.fitted)))
-        fitted, held = model.training_scores, project(model, halves.held_out)
+        found = resolve_kernel(kernel, gamma=gamma, degree=degree, coef0=coef0, n_features=fitted.shape[1])
+        model = fit_small(fitted, found, n_components, indefinite)
+        scores = model.training_scores, project(model, held)
         if criterion == "silhouette":
-            score = separation(fitted, held, halves.held_out_labels, n_clusters or n_components + 1, seed)
+            score = separation(*scores, halves.held_out_labels, n_clusters or n_components + 1, seed)
         else:
-            rows = learn_map(fitted, halves.fitted, alpha)(held)
-            score = relative_error(rows, halves.held_out, halves.fitted.mean(axis=0))
+            score = relative_error(learn_map(scores[0], fitted, ridge)(scores[1]), held, fitted.mean(axis=0))
         table.append(GammaScore(gamma, score, float(model.certificate.explained_variance_ratio.sum())))
-    scores = np.array([row.score for row in table])
-    best = int(scores.argmax() if criterion == "silhouette" else scores.argmin())
-    return GammaChoice(table[best].gamma, criterion, tuple(table), _advice(halves, criterion, best, chosen))
+    values = np.array([row.score for row in table])
+    best = int(values.argmax() if criterion == "silhouette" else values.argmin())
+    return GammaChoice(table[best].gamma, criterion, tuple(table), _advice(halves, criterion, best, values))
 
 
-def _candidates(halves: Halves, given: Sequence[float] | None) -> list[float]:
-    if given is None:
-        middle = median_gamma(halves.fitted[:MEDIAN_ROWS])
-        return [middle * 2.0**power for power in POWERS]
-    chosen = sorted({float(gamma) for gamma in given})
-    if not chosen:
-        raise ConfigError("there are no candidates; give at least one gamma, or none at all for the default ones.")
-    return chosen
+def _check_apart(halves: Halves) -> None:
+    """InvalidInputError where no gamma can hold anything apart."""
+    if (halves.fitted == halves.fitted[0]).all():
+        raise InvalidInputError(
+            f"the {len(halves.fitted)} fitted rows are all equal, and nothing can be apart; give rows that differ, a "
+            "larger sample or another seed."
+        )
+    if halves.held_out_labels is not None:
+        check_classes(halves.held_out_labels)
 
 
-def _advice(halves: Halves, criterion: str, best: int, chosen: Sequence[float]) -> str:
+def _advice(halves: Halves, criterion: str, best: int, scores: NDArray[np.float64]) -> str:
     text = (
         f"advice from one criterion ({criterion}) on one sample of {len(halves.fitted)} fitted and "
         f"{len(halves.held_out)} held-out rows; look at the table, where scores near the best are as good"
     )
-    if len(chosen) > 1 and best in (0, len(chosen) - 1):
+    if len(scores) > 1 and (scores == scores[0]).all():
+        return f"{text}; all candidates score the same, so that nothing speaks for this one"
+    if len(scores) > 1 and best in (0, len(scores) - 1):
         return f"{text}; the {'smallest' if best == 0 else 'largest'} candidate is the best one: try others beyond it"
     return text

@@ -9,6 +9,7 @@ import numpy as np
 from scalable_kpca.certificate import Certificate
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.nystroem import NystroemCertificate
+from scalable_kpca.quality.checks import model_of
 
 __all__ = ["eigenvalue_table", "pandas_frame"]
 
@@ -33,8 +34,12 @@ def eigenvalue_table(fitted: Any) -> Any:
     ------
     ConfigError
         Without pandas.
+    NotFittedError
+        For an estimator that is not fitted.
+    InvalidInputError
+        For what is no model.
     """
-    model = getattr(fitted, "model_", fitted)
+    model = model_of(fitted)
     certificate: Certificate | NystroemCertificate = model.certificate
     values, bounds = model.eigenvalues, certificate.eigenvalue_bounds
     if isinstance(certificate, NystroemCertificate):

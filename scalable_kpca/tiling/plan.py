@@ -23,7 +23,7 @@ from scalable_kpca.tiling.choices import (
 from scalable_kpca.tiling.costs import expected_passes
 from scalable_kpca.tiling.homes import Alternative, Limits, choose_home, choose_tile, compare
 from scalable_kpca.tiling.rates import MachineRates, nominal_rates
-from scalable_kpca.tiling.sizes import Job, run_width, stored_bytes
+from scalable_kpca.tiling.sizes import Job, run_width, start_landmarks, stored_bytes
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = ["Plan", "plan_exact"]
@@ -45,6 +45,8 @@ class Plan:
         Of the products with tiles; sums over tiles are float64.
     block_columns, max_basis : int
         Columns of a block and of the Krylov basis before a restart; 0 for solvers without.
+    start_landmarks : int
+        Of the Nyström approximation that block solvers start from.
     gram : str
         Home of the tiles: ``"zarr"``, ``"memory"`` or ``"recompute"``.
     tile_rows, tiles_per_task, n_threads : int
@@ -69,6 +71,7 @@ class Plan:
     product_dtype: str
     block_columns: int
     max_basis: int
+    start_landmarks: int
     gram: str
     tile_rows: int
     tiles_per_task: int
@@ -119,6 +122,7 @@ def plan_exact(
     has_disk: bool = True,
     disk_limit: int | None = None,
     resident_bytes: int = 0,
+    copied_bytes: int = 0,
     rates: MachineRates | None = None,
     is_run: bool = False,
     compares: bool = True,
@@ -151,6 +155,8 @@ def plan_exact(
         Bytes that tiles may take there.
     resident_bytes : int
         Bytes of the caller's rows that stay in memory during the fit.
+    copied_bytes : int
+        Bytes of rows that the model copies in the end.
     rates : MachineRates, optional
         Of this machine; without them homes are compared by nominal ones, and `seconds` is None.
     is_run : bool
@@ -172,7 +178,7 @@ def plan_exact(
     n_components = check_components(n_components)
     given = None if tile_rows is None else min(check_whole("tile_rows", tile_rows), check_whole("n_samples", n_samples))
     check_choices(dtype, solver, gram, has_disk=has_disk)
-    job, reasons = _job(n_samples, n_features, n_components, dtype, solver, n_threads, resident_bytes)
+    job, reasons = _job(n_samples, n_features, n_components, dtype, solver, n_threads, resident_bytes, copied_bytes)
     limits = Limits(memory_limit, disk_limit, has_disk, rates or nominal_rates("rbf", job.dtype), is_run)
     t = choose_tile(job, gram, given, limits)
     home = choose_home(job, gram, t, limits)
@@ -189,6 +195,7 @@ def plan_exact(
         product_dtype=job.product_dtype,
         block_columns=job.block_columns,
         max_basis=job.max_basis,
+        start_landmarks=start_landmarks(job, t),
         gram=home,
         tile_rows=t,
         tiles_per_task=width,
@@ -214,12 +221,14 @@ def _job(
     solver: str,
     n_threads: int,
     resident_bytes: int,
+    copied_bytes: int,
 ) -> tuple[Job, list[str]]:
     n_samples, n_features = check_whole("n_samples", n_samples), check_whole("n_features", n_features)
     solver, reasons = choose_solver(solver, n_samples, n_components)
     dtype, more = choose_dtype(dtype, n_samples)
     wanted = n_components if isinstance(n_components, int) else 0
-    return Job(n_samples, n_features, wanted, dtype, solver, n_threads, resident_bytes), [*reasons, *more]
+    job = Job(n_samples, n_features, wanted, dtype, solver, n_threads, resident_bytes, copied_bytes)
+    return job, [*reasons, *more]
 
 
 def _home_reason(job: Job, home: str, tile_rows: int, limits: Limits) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "kept_bytes",
     "peak_bytes",
     "run_width",
+    "start_landmarks",
     "stored_bytes",
     "tile_candidates",
 ]
@@ -37,7 +38,8 @@ BASIS_BLOCKS = 8  # blocks of the Krylov basis before a restart
 PROBE_BYTES = 64 * 2**20  # more of the probe's basis: with few rows it may look far
 SQUARE_ARRAYS = 8  # of the size of the basis
 CERTIFIED_COLUMNS = 64  # of a pass that measures residuals
-START_LANDMARKS = 600  # of the Nyström start block
+START_LANDMARKS = 600  # of the Nyström start block, at most
+START_BYTES = 16 * 2**20  # that it takes of what is kept for the process itself, which then has not grown yet
 
 LARGEST_TILE = 4096  # 64 MiB of float32: a disk streams it, and two fit beside each other in a small limit
 SMALLEST_TILE = 256  # one strip
@@ -67,6 +69,8 @@ class Job:
         Concurrent tasks.
     resident_bytes : int
         Of the caller's rows that stay in memory.
+    copied_bytes : int
+        Of rows that the model copies in the end, when tasks and tiles are gone.
     """
 
     n_samples: int
@@ -76,6 +80,7 @@ class Job:
     solver: str
     n_threads: int
     resident_bytes: int = 0
+    copied_bytes: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -160,9 +165,33 @@ def stored_bytes(job: Job, home: str, tile_rows: int) -> int:
 
 
 def peak_bytes(job: Job, home: str, tile_rows: int) -> int:
-    """Planned peak of the process in bytes: what is fixed, what is kept, and one task a thread."""
+    """Planned peak of the process in bytes: what is fixed, kept, and in one task a thread; or the copy after them."""
     tasks = job.n_threads * _task_bytes(job, home, tile_rows)
-    return fixed_bytes(job) + kept_bytes(job, home, tile_rows) + tasks
+    peak = fixed_bytes(job) + kept_bytes(job, home, tile_rows) + tasks
+    if not job.copied_bytes:
+        return peak
+    eigenpairs = 16 * job.n_samples * (job.n_components or min(job.max_basis or job.n_samples, job.n_samples))
+    # the allocator keeps what tasks have given back
+    return max(peak, PROCESS_BYTES + job.resident_bytes + job.copied_bytes + eigenpairs + tasks)
+
+
+def start_landmarks(job: Job, tile_rows: int) -> int:
+    """Landmarks of the Nyström start block: `START_LANDMARKS`, or as many as the memory of a pass's tasks can hold.
+
+    Notes
+    -----
+    Wide rows are what limits them. The landmarks are there as read and in float64, and every task has them folded, the
+    folded ones in float32, three forms of its own rows, and its block of C; a basis takes 5·m² before the tasks. The
+    same number for one to four threads, as all that decides about bits.
+    """
+    return min(_start_landmarks(job, tile_rows, n_threads) for n_threads in (1, max(FEWEST_THREADS, job.n_threads)))
+
+
+def _start_landmarks(job: Job, tile_rows: int, n_threads: int) -> int:
+    t, row = min(tile_rows, job.n_samples), 8 * (job.n_features + 2)
+    room = START_BYTES + n_threads * (_pass_bytes(job, tile_rows) - 3 * t * row)
+    landmark = (2 + 3 * n_threads / 2) * row + 12 * t * n_threads + 40 * START_LANDMARKS
+    return max(1, min(START_LANDMARKS, job.n_samples, int(room / landmark)))
 
 
 def _solver_bytes(job: Job) -> int:
@@ -183,13 +212,20 @@ def _solver_bytes(job: Job) -> int:
 
 def _task_bytes(job: Job, home: str, tile_rows: int) -> int:
     t = min(tile_rows, job.n_samples)
+    tile, strips = t * t * job.itemsize, _strip_bytes(t)
+    # a store is written and read strip by strip, but for tiles on the diagonal, which are written whole
+    return _pass_bytes(job, t) + (tile + strips if home == "zarr" else 0)
+
+
+def _pass_bytes(job: Job, tile_rows: int) -> int:
+    t = min(tile_rows, job.n_samples)
     rows = 2 * t * (job.n_features + 2) * 8 * 3  # both sides: as read, in float64, folded
-    # a strip as evaluated, as stored, and as measured, in float64 at most
-    strips = 3 * min(STRIP_ROWS, t) * t * 8
-    tile = t * t * job.itemsize
-    landmarks = 3 * t * START_LANDMARKS * 4
     # of a run: each tile's products with rows and with columns, and the latter once more under one another
     width = run_width(job.n_samples, tile_rows, job.n_threads)
     products = 3 * min(width * t, job.n_samples) * job.pass_columns * 8 if width > 1 else 0
-    # a store is written and read strip by strip, but for tiles on the diagonal, which are written whole
-    return max(rows + strips + products, landmarks) + (tile + strips if home == "zarr" else 0)
+    return rows + _strip_bytes(t) + products
+
+
+def _strip_bytes(t: int) -> int:
+    """A strip as evaluated, as stored, and as measured, in float64 at most."""
+    return 3 * min(STRIP_ROWS, t) * t * 8

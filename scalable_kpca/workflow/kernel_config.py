@@ -14,9 +14,9 @@ SIGMA_KERNELS = ("rbf", "matern12", "matern32", "matern52")  # whose length scal
 
 
 class Section(BaseModel):
-    """Known keys only, and values that do not change."""
+    """Known keys only, finite numbers, and values that do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalable_kpca.errors import AccuracyWarning, InvalidInputError
-from scalable_kpca.kernels import RBF, Laplacian, Matern12, Matern32, Matern52
+from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.model import AnyModel, Model, NystroemModel
+from scalable_kpca.novelty.rounding import exact_rounding, nystroem_rounding, warn_of_rounding
 from scalable_kpca.nystroem import Projection, find_centre
 from scalable_kpca.source import NoRows, check_width
 from scalable_kpca.tiling import Tiling
@@ -23,15 +22,10 @@ __all__ = [
     "novelty_scorer",
     "novelty_threshold",
     "training_novelty",
-    "warn_of_rounding",
 ]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-
-EPS = float(np.finfo(np.float64).eps)
-LARGE = 0.1  # rounding of a score over the mean squared distance of the training rows from their mean
-SHIFT_INVARIANT = (RBF, Laplacian, Matern12, Matern32, Matern52)
 
 
 def novelty(model: AnyModel, rows: NDArray[Any]) -> Vector:
@@ -110,7 +104,7 @@ def _nystroem_scorer(model: NystroemModel) -> Callable[[NDArray[Any]], Vector]:
     root = basis.scale**0.5
     # one more column beside the weights makes ⟨φ(x), Πφ̄⟩ in the same product
     weights, offset = np.column_stack([model.weights, centre.weights * root]), np.append(model.offset, 0.0)
-    projection, rounding_of = Projection(basis, weights, offset), _nystroem_rounding(model, centre.weights)
+    projection, rounding_of = Projection(basis, weights, offset), nystroem_rounding(model, centre.weights)
 
     def scorer(rows: NDArray[Any]) -> Vector:
         rows = check(rows)
@@ -120,24 +114,6 @@ def _nystroem_scorer(model: NystroemModel) -> Callable[[NDArray[Any]], Vector]:
         return _clipped(diagonal, means, grand_mean, scores, rounding_of(diagonal, means, grand_mean, scores))
 
     return scorer
-
-
-def _nystroem_rounding(model: NystroemModel, mean_weights: Vector) -> Callable[..., Vector]:
-    scale, sums = model.basis.scale, model.sums
-    entry, largest = sums.entry_error * scale, sums.max_diagonal * scale
-    norms, of_mean = np.linalg.norm(model.weights, axis=0) / scale, float(np.linalg.norm(mean_weights))
-    root = model.basis.n_landmarks**0.5
-
-    def rounding_of(diagonal: Vector, means: Vector, grand_mean: float, scores: Matrix) -> Vector:
-        w = np.linalg.norm(scores * norms, axis=1)
-        # values of rows that are larger than those of the fit are further off
-        of_row = entry * np.sqrt(np.maximum(1.0, np.abs(diagonal) / largest if largest > 0 else 1.0))
-        # W itself, of which the components are made, is float64
-        rounding = _sums_rounding(root, diagonal, means, grand_mean, w) + 8 * EPS * largest * np.square(w)
-        found: Vector = rounding + 2 * of_row * (of_mean + w)
-        return found
-
-    return rounding_of
 
 
 def novelty_lazily(model: AnyModel, rows: Any) -> Any:
@@ -205,11 +181,16 @@ def novelty_threshold(scores: ArrayLike, quantile: float) -> float:
     >>> novelty_threshold([0.1, 0.2, 0.3, 4.0], 0.75)
     0.3
     """
-    values = np.asarray(scores)
+    try:
+        values = np.asarray(scores)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"novelty scores are no list of numbers ({error}); all finite numbers are needed."
+        ) from error
     if values.dtype.kind not in "fiu" or values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
         raise InvalidInputError(
-            f"novelty scores have shape {values.shape} and dtype {values.dtype}; a threshold needs at least one, of shape "
-            "(n,), all finite numbers."
+            f"novelty scores have shape {values.shape} and dtype {values.dtype}; a threshold needs at least one, of "
+            "shape (n,), all finite numbers."
         )
     is_number = isinstance(quantile, (int, float, np.integer, np.floating)) and not isinstance(quantile, bool)
     if not (is_number and 0 <= quantile <= 1):
@@ -217,75 +198,11 @@ def novelty_threshold(scores: ArrayLike, quantile: float) -> float:
     return float(np.quantile(values.astype(np.float64), quantile, method="inverted_cdf"))
 
 
-def warn_of_rounding(model: AnyModel) -> None:
-    """Say when the rounding of a score is not small beside how far training rows are from their mean.
-
-    Warns
-    -----
-    AccuracyWarning
-        When the rounding of the novelty of a typical training row is more than a tenth of tr K̃/n, their mean squared
-        distance in feature space from their mean: then outliers can be lost in it. Not for rows that are all equal.
-
-    Notes
-    -----
-    Nothing better can be made of values of a kernel that sees where the origin is: k(x, x) of rows at distance r from
-    it is r², and its last digit eps·r². Kernels of differences shift the rows themselves.
-    """
-    rounding, variance, means = _typical_of_nystroem(model) if isinstance(model, NystroemModel) else _typical(model)
-    is_constant = np.ptp(means) <= 4 * EPS * np.abs(means).max(initial=0.0)
-    if rounding <= LARGE * variance or is_constant:
-        return
-    narrow = (model.basis.dtype if isinstance(model, NystroemModel) else model.dtype) == "float32"
-    remedy = "set dtype='float64', or " if narrow else ""
-    if isinstance(model.kernel, SHIFT_INVARIANT):
-        remedy += "use a larger gamma"
-    else:
-        remedy += "subtract the mean of the training rows from these and from new rows (X - X.mean(axis=0)) and fit again"
-    warnings.warn(
-        f"novelty is good to about {rounding:.2g} only, and the training rows are {variance:.2g} from their mean on "
-        f"average: kernel values are large beside their differences, and what is lost in their rounding is 0; {remedy}.",
-        AccuracyWarning,
-        stacklevel=3,
-    )
-
-
-def _typical(model: Model) -> tuple[float, float, Vector]:
-    """Rounding of a typical training row, tr K̃/n, and means that are equal where rows are."""
-    n, centering = model.n_samples, model.centering
-    variance, mean = model.certificate.total_variance / n, np.array([centering.grand_mean])
-    # a unit eigenvector has 1/n in the square of an entry
-    w = np.array([np.count_nonzero(model.eigenvalues) / n]) ** 0.5
-    rounding = _exact_rounding(model, variance + mean, mean, centering.grand_mean, w)
-    return float(rounding[0]), variance, centering.row_means
-
-
-def _typical_of_nystroem(model: NystroemModel) -> tuple[float, float, Vector]:
-    basis, sums, centre = model.basis, model.sums, find_centre(model.basis, model.sums)
-    mean, n = np.array([centre.squared_norm * basis.scale]), sums.n_samples
-    diagonal = np.array([sums.diagonal_sum / n * basis.scale])
-    scores = np.sqrt(model.eigenvalues / n)[None, :]
-    rounding = _nystroem_rounding(model, centre.weights)(diagonal, mean, float(mean[0]), scores)
-    certificate = model.certificate
-    return float(rounding[0]), (certificate.approximated_variance + certificate.trace_residual) / n, basis.shift
-
-
 def _remainder(model: Model, diagonal: Vector, means: Vector, grand_mean: float, scores: Matrix) -> Vector:
     """k̃(x, x) − Σ score², from the parts of k̃(x, x)."""
     roots = np.sqrt(model.eigenvalues)
     w = np.linalg.norm(scores / np.where(roots == 0, np.inf, roots), axis=1)
-    return _clipped(diagonal, means, grand_mean, scores, _exact_rounding(model, diagonal, means, grand_mean, w))
-
-
-def _exact_rounding(model: Model, diagonal: Vector, means: Vector, grand_mean: float, w: Vector) -> Vector:
-    root, entry = model.n_samples**0.5, model.certificate.kernel_error
-    rounding: Vector = _sums_rounding(root, diagonal, means, grand_mean, w) + 2 * entry * (1 / root + np.square(w))
-    return rounding
-
-
-def _sums_rounding(root: float, diagonal: Vector, means: Vector, grand_mean: float, w: Vector) -> Vector:
-    sizes = np.abs(diagonal) + 2 * np.abs(means) + abs(grand_mean)
-    rounding: Vector = root * EPS / 2 * sizes * (1 + w)
-    return rounding
+    return _clipped(diagonal, means, grand_mean, scores, exact_rounding(model, diagonal, means, grand_mean, w))
 
 
 def _clipped(diagonal: Vector, means: Vector, grand_mean: float, scores: Matrix, rounding: Vector) -> Vector:

@@ -1,0 +1,19 @@
+"""How far rows are from what the components describe: the novelty score of Hoffmann, and how well it is known."""
+
+from scalable_kpca.novelty.rounding import warn_of_rounding
+from scalable_kpca.novelty.scores import (
+    novelty,
+    novelty_lazily,
+    novelty_scorer,
+    novelty_threshold,
+    training_novelty,
+)
+
+__all__ = [
+    "novelty",
+    "novelty_lazily",
+    "novelty_scorer",
+    "novelty_threshold",
+    "training_novelty",
+    "warn_of_rounding",
+]
