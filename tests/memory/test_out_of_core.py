@@ -16,10 +16,14 @@ from pathlib import Path
 import numpy as np
 from scalable_kpca import KernelPCA
 
-n, d, settings = int(sys.argv[1]), 64, {"n_components": 10} | json.loads(sys.argv[2])
+n, d, settings = int(sys.argv[1]), int(sys.argv[3]), {"n_components": 10} | json.loads(sys.argv[2])
+dtype = settings.pop("of_rows", "float32")
 rng = np.random.default_rng(0)
-rows = np.tanh(rng.uniform(-1, 1, (n, 6)) @ rng.normal(size=(6, d))).astype("float32")
-rows += 0.1 * rng.standard_normal((n, d), dtype="float32")
+rows = rng.uniform(-1, 1, (n, 6)).astype("float32") @ rng.normal(size=(6, d)).astype("float32")
+np.tanh(rows, out=rows)
+for start in range(0, n, 500):
+    rows[start : start + 500] += 0.1 * rng.standard_normal((len(rows[start : start + 500]), d), dtype="float32")
+rows = rows.astype(dtype, copy=False)
 fit = KernelPCA(kernel="rbf", n_jobs=2, **settings).fit(rows)
 certificate = fit.certificate_
 away = float("nan")
@@ -44,8 +48,8 @@ print(json.dumps({
 """
 
 
-def measure(n_samples: int, **settings) -> dict:
-    command = [sys.executable, "-c", SCRIPT, str(n_samples), json.dumps(settings)]
+def measure(n_samples: int, n_features: int = 64, **settings) -> dict:
+    command = [sys.executable, "-c", SCRIPT, str(n_samples), json.dumps(settings), str(n_features)]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])
@@ -94,6 +98,23 @@ def test_planned_memory_is_an_upper_bound_at_the_smallest_limit(gram, solver, tm
     workdir = str(tmp_path) if gram == "zarr" else None
     found = measure(3000, gram=gram, eigen_solver=solver, memory_limit=smallest, workdir=workdir)
     assert found["peak"] <= found["planned"] <= int(smallest)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copy_X", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("gram", ["zarr", "memory"])
+def test_planned_memory_is_an_upper_bound_of_wide_rows_of_their_copy_and_of_what_they_were(gram, dtype, copy_X):
+    rows = np.zeros((3000, 6000), dtype)
+    with pytest.raises(MemoryLimitError) as refused:
+        KernelPCA(10, kernel="rbf", gram=gram, n_jobs=2, copy_X=copy_X, memory_limit=1, method="exact").fit(rows)
+    limit = refused.value.needed
+    settings = {"gram": gram, "copy_X": copy_X, "of_rows": dtype, "memory_limit": limit, "method": "exact"}
+    found = measure(3000, 6000, **settings)
+    assert found["peak"] <= found["planned"] <= limit
+    # of float16 there are float64 rows too, and of what is copied another
+    kept = rows.nbytes + (8 * rows.size if dtype == "float16" else rows.nbytes * copy_X)
+    assert limit >= 240 * 2**20 + kept
 
 
 def test_the_way_back_keeps_to_the_limit_and_names_the_smallest():
