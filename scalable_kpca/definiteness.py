@@ -44,8 +44,8 @@ def refuse_indefinite(
 
     Notes
     -----
-    Certain with the dense solver. Others see what their Krylov spaces and those of `look_below` reach: an eigenvalue of
-    −10⁻⁵ of the largest may stay unseen. No certificate assumes that there is none.
+    Certain with the dense solver. Others see what their Krylov spaces and those of `look_below` reach. No certificate
+    assumes that there is nothing else. [docs/decisions/0017]
     """
     values = result.eigenvalues if result.ritz_values is None else result.ritz_values
     lowest = float(values[-1])
@@ -61,7 +61,7 @@ def refuse_indefinite(
         lowest = min(lowest, look_below(result, allowed))
     if lowest < -allowed:
         raise InvalidInputError(
-            f"kernel {kernel.name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
-            f'{lowest:.3g}, the largest {result.eigenvalues[0]:.3g}; set indefinite="clip" to drop the negative part, '
-            "or choose another kernel or other parameters."
+            f"kernel {kernel.name!r} is not positive semi-definite on these rows: a centred eigenvalue is "
+            f'{lowest:.3g} or lower, the largest found {result.eigenvalues[0]:.3g}; set indefinite="clip" to drop the '
+            "negative part, or choose another kernel or other parameters."
         )

@@ -90,8 +90,8 @@ def resolve_memory_limit(limit: int | str | None) -> int:
     if limit is None:
         return int(MEMORY_SHARE * available_memory())
     try:
-        size = 0 if isinstance(limit, bool) else int(parse_bytes(limit))
-    except (AttributeError, TypeError, ValueError):
+        size = 0 if isinstance(limit, bool) else int(parse_bytes(limit) if isinstance(limit, str) else limit)
+    except (AttributeError, OverflowError, TypeError, ValueError):
         size = 0
     if size <= 0:
         raise ConfigError(f'memory_limit={limit!r} is not a size; give bytes or text such as "4GiB".')

@@ -40,6 +40,7 @@ ARPACK_PASSES = 1000  # when no limit is given: on gaps of 1e-9 it would make th
 PROBE_SHARE = 0.4  # most passes of a probe, of those of the solve
 SMALL_PROBE = 40  # most passes up to SMALL_SAMPLES rows, where a pass takes a moment
 SMALL_SAMPLES = 10_000
+LOOK_PASSES = 20  # for the lowest eigenvalue: 40 see hardly more
 CURES = 2  # further solves, when a probe shows something larger
 
 
@@ -190,15 +191,17 @@ class Solve:
 
     def look_below(self, result: EigenResult, allowed: float) -> float:
         """Lowest eigenvalue that shows in a few passes, within the memory of a probe: see `lowest_eigenvalue`."""
-        vectors = result.eigenvectors if result.ritz_vectors is None else result.ritz_vectors
-        # those that belong to the low end would hide it
-        vectors = vectors[:, : max(1, int((result.eigenvalues > allowed).sum()))]
+        values, vectors = result.eigenvalues, result.eigenvectors
+        if result.ritz_values is not None and result.ritz_vectors is not None:
+            values, vectors = result.ritz_values[: result.ritz_vectors.shape[1]], result.ritz_vectors
+        # the rest may be the constant vector, or belong to the low end itself
+        positive = vectors[:, : max(1, int((values > allowed).sum()))]
         return lowest_eigenvalue(
             self._operator,
-            vectors,
+            positive,
             allowed=allowed,
             width=self._plan.block_columns,
-            max_passes=max(1, min(self._probe_passes(result), self._limit(MAX_PASSES))),
+            max_passes=max(1, min(self._probe_passes(result), self._limit(LOOK_PASSES))),
             seed=self._seed,
         )
 

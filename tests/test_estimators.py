@@ -1,6 +1,7 @@
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from sklearn.base import clone
@@ -185,6 +186,11 @@ def test_values_that_are_not_finite_are_named_by_row_and_column(X, value):
         ({"n_landmarks": 1.5}, "n_landmarks=1.5; an integer ≥ 1"),
         ({"landmarks": None}, "landmarks=None; one of uniform"),
         ({"landmarks": "far"}, "landmarks='far' is not known"),
+        ({"landmarks": [[1.0], [1.0, 2.0]]}, r"landmarks=\[\[1.0\], \[1.0, 2.0\]\]; one of uniform"),
+        ({"memory_limit": np.inf}, "memory_limit=inf is not a size"),
+        ({"memory_limit": "1e400"}, "memory_limit='1e400' is not a size"),
+        ({"fit_inverse_transform": 3.5}, "fit_inverse_transform=3.5; True, False, ridge or fixed_point"),
+        ({"kernel_params": pd.Series({"a": 1})}, "a dict of the kernel function"),
         ({"workdir": 3}, "workdir=3; the path of a directory or None"),
         ({"remove_zero_eig": "no"}, "remove_zero_eig='no'; True or False"),
         ({"copy_X": None}, "copy_X=None; True or False"),

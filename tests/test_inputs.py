@@ -12,6 +12,7 @@ from scipy import sparse
 
 from scalable_kpca import KernelPCA
 from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.estimators.inputs import copy_is_needed, held_bytes, read_input
 
 N, D, K = 60, 4, 3
 NAMES = ["a", "b", "c", "d"]
@@ -215,3 +216,46 @@ def test_names_of_a_dask_frame_that_are_no_text_are_no_names():
     assert list(ours.feature_names_in_) == NAMES
     assert not hasattr(ours.fit(lazy_rows), "feature_names_in_")
     ours.transform(pd.DataFrame(integers()))  # as of a frame that scikit-learn reads: nothing to compare, no warning
+
+
+def framed_apart(X):
+    """Two blocks of one dtype, which pandas puts side by side in an array of its own."""
+    return pd.concat([framed(X)[["a", "b"]], framed(X)[["c", "d"]]], axis=1)
+
+
+def test_a_copy_is_made_of_what_the_caller_may_write_to_and_of_nothing_else(tmp_path):
+    X = np.array(integers())
+    one, mixed, apart = framed(X), framed(X).astype({"a": int}), framed_apart(X)
+    mapped = {mode: memory_mapped(X, tmp_path / mode, mode) for mode in ("r", "r+", "c")}
+    cases = [(X, True, 0), (one, True, 0), (mixed, False, mixed.memory_usage().sum()), (X.tolist(), False, 0)]
+    cases += [(apart, False, apart.memory_usage().sum()), (mapped["r"], False, 0), (mapped["r+"], True, 0)]
+    cases += [(mapped["c"], True, 0), (X.astype(np.float16), False, X.size * 2), (X[::2], True, 0)]
+    for given, copied, held in cases:
+        found = read_input(KernelPCA(K), given, reset=True)
+        assert copy_is_needed(found, given) is copied
+        assert held_bytes(found, given) == held
+
+
+def memory_mapped(X, path, mode):
+    np.save(path, X)
+    return np.load(path.with_name(path.name + ".npy"), mmap_mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["r+", "c"])
+def test_writing_to_a_mapped_file_does_not_change_the_model(mode, tmp_path):
+    X = memory_mapped(integers(), tmp_path / "rows", mode)
+    ours = KernelPCA(K, kernel="rbf").fit(X)
+    scores = ours.transform(integers())
+    X[...] = 7
+    np.testing.assert_array_equal(ours.transform(integers()), scores)
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
+def test_kernels_of_amounts_take_few_sparse_columns_and_refuse_many(kernel):
+    few = sparse.csr_array(integers())
+    ours, expected = KernelPCA(K, kernel=kernel).fit(few), KernelPCA(K, kernel=kernel).fit(integers())
+    np.testing.assert_allclose(ours.eigenvalues_, expected.eigenvalues_, rtol=1e-12)
+    np.testing.assert_allclose(ours.novelty(few), expected.novelty(integers()), atol=1e-12)
+    many = sparse.random_array((90, 300), density=0.02, rng=np.random.default_rng(0)).tocsr()
+    with pytest.raises(InvalidInputError, match=r"takes no sparse rows|takes dense numpy rows"):
+        KernelPCA(K, kernel=kernel, method="exact").fit(many)

@@ -3,6 +3,7 @@
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.decomposition import KernelPCA as Reference
@@ -233,3 +234,47 @@ def test_the_way_back_is_that_of_the_fit_whatever_is_set_later():
     without = KernelPCA(3, kernel="rbf").fit(X).set_params(fit_inverse_transform="fixed_point")
     with pytest.raises(NotFittedError, match="was not fitted"):
         without.inverse_transform(scores)
+
+
+@pytest.mark.parametrize("method", ["exact", "nystroem"])
+def test_a_fit_of_other_columns_that_fails_leaves_those_of_the_one_before(method):
+    frame = pd.DataFrame(rows(), columns=list("abcd"))
+    ours = KernelPCA(3, kernel="rbf", method=method).fit(frame)
+    scores = ours.transform(frame)
+    wide = pd.DataFrame(np.hstack([rows(), rows()]), columns=list("stuvwxyz"))
+    for settings, X in (({}, wide.where(wide < 2)), ({"memory_limit": 1}, wide), ({}, np.array(wide.where(wide < 2)))):
+        ours.set_params(**settings)
+        with pytest.raises((InvalidInputError, MemoryLimitError)):
+            ours.fit(X)
+        ours.set_params(memory_limit=None)
+        np.testing.assert_array_equal(ours.transform(frame), scores)
+    fresh = KernelPCA(3, kernel="rbf", method="nystroem")
+    with pytest.raises(InvalidInputError):
+        fresh.partial_fit(wide.where(wide < 2))
+    assert not hasattr(fresh, "n_features_in_")
+    assert not hasattr(fresh, "feature_names_in_")
+
+
+@pytest.mark.parametrize("n_components", [None, 0.5, 3])
+def test_any_number_of_components_is_refined_by_passes(n_components):
+    settings = {"kernel": "rbf", "gamma": 0.3, "n_landmarks": 20, "max_passes": 2, "dtype": "float64"}
+    ours = KernelPCA(n_components, method="nystroem", **settings).fit(rows())
+    first = KernelPCA(n_components, method="nystroem", **{**settings, "max_passes": None}).fit(rows())
+    exact = KernelPCA(len(first.eigenvalues_), kernel="rbf", gamma=0.3).fit(rows())
+    assert ours.eigenvalues_.shape == first.eigenvalues_.shape
+    # Ritz values after passes are nearer than those of the landmarks, from below
+    nearer = np.abs(ours.eigenvalues_ - exact.eigenvalues_) <= np.abs(first.eigenvalues_ - exact.eigenvalues_) + 1e-12
+    assert nearer.all()
+    assert (ours.eigenvalues_ <= exact.eigenvalues_ * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_constant_rows_have_nothing_to_refine(n_components):
+    ours = KernelPCA(n_components, kernel="rbf", method="nystroem", n_landmarks=20, max_passes=2)
+    assert not ours.fit(np.ones((30, 2))).eigenvalues_.any()
+
+
+def test_sparse_rows_that_have_no_fixed_points_are_refused_before_the_fit():
+    wide = scipy.sparse.random_array((50, 300), density=0.02, rng=np.random.default_rng(0)).tocsr()
+    with pytest.raises(InvalidInputError, match="the training rows are sparse"):
+        fitted(fit_inverse_transform="fixed_point").fit(wide * np.nan)

@@ -59,13 +59,16 @@ def read_input(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = Tru
 def copy_is_needed(rows: Any, X: Any) -> bool:
     """Whether a model that keeps `rows` would change when the caller writes to X.
 
-    Files that are mapped stay files, and what is computed or read block by block is gathered in an array of its own.
+    Files that are mapped to be read stay files, and what is computed or read block by block is gathered in an array of
+    its own.
     """
     if not isinstance(rows, np.ndarray):
         return rows is X and is_sparse(X)
-    if isinstance(X, np.ndarray):
-        return not isinstance(X, np.memmap) and np.may_share_memory(rows, X)
-    return not rows.flags.owndata
+    if isinstance(X, np.memmap) and X.mode == "r":
+        return False
+    # of a frame the first column: only what is one block is not copied
+    part = X if isinstance(X, np.ndarray) else X.iloc[:, 0].to_numpy() if hasattr(X, "iloc") else None
+    return not rows.flags.owndata if part is None else bool(np.may_share_memory(rows, part))
 
 
 def held_bytes(rows: Any, X: Any) -> int:

@@ -29,6 +29,8 @@ from scalable_kpca.tiling import arpack_vectors, check_components
 
 __all__ = ["KernelPCA"]
 
+_OF_COLUMNS = ("n_features_in_", "feature_names_in_")
+
 # attributes that not every fit sets: those of the last one go before the next
 _OF_SOME_FITS = (
     "eigenvectors_",
@@ -133,7 +135,8 @@ class KernelPCA(FittedKernelPCA):
     random_state : int, RandomState, Generator or None, default=None
         Seed of start vectors and landmarks; None is 0, so that the same fit gives the same bits.
     copy_X : bool, default=True
-        Whether an exact fit keeps a copy of rows in memory. With False the model refers to X: do not write to it. X is
+        Whether an exact fit keeps a copy of rows in memory, but for files that are mapped to be read. With False the
+        model refers to X: do not write to it. X is
         never written to, nor is a precomputed kernel.
     n_jobs : int or None, default=None
         Threads; None is all processors. An active `distributed` client is used instead, and so is
@@ -342,7 +345,7 @@ class KernelPCA(FittedKernelPCA):
             warnings.warn(
                 f"n_components={k} is more than the {n_samples} rows have; {n_samples} are computed.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         return min(k, n_samples)
 
@@ -365,6 +368,7 @@ class KernelPCA(FittedKernelPCA):
         """Engine, working directory and rows of one fit."""
         self._check_parameters()
         with (
+            _unless_it_fails(self),
             open_engine(active_kind(), n_threads=resolve_threads(self.n_jobs)) as engine,
             self._workdir(engine) as workdir,
         ):
@@ -440,3 +444,18 @@ class KernelPCA(FittedKernelPCA):
             self.landmarks_ = model.basis.landmarks
         else:
             self.eigenvectors_ = model.eigenvectors
+
+
+@contextlib.contextmanager
+def _unless_it_fails(estimator: KernelPCA) -> Iterator[None]:
+    """What is kept of the columns of X goes back to what it was when the fit fails, as all else does."""
+    known = {name: getattr(estimator, name) for name in _OF_COLUMNS if hasattr(estimator, name)}
+    try:
+        yield
+    except BaseException:
+        for name in _OF_COLUMNS:
+            if name in known:
+                setattr(estimator, name, known[name])
+            elif hasattr(estimator, name):
+                delattr(estimator, name)
+        raise

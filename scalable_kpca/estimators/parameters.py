@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from numbers import Real
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,16 @@ import numpy as np
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
-from scalable_kpca.tiling import GRAM_HOMES, LANDMARK_METHODS, SOLVERS, check_choice, check_components, check_whole
+from scalable_kpca.tiling import (
+    GRAM_HOMES,
+    LANDMARK_METHODS,
+    SOLVERS,
+    check_choice,
+    check_components,
+    check_whole,
+    is_number,
+    is_whole,
+)
 
 __all__ = ["RANDOMIZED", "check_parameters", "seed_of"]
 
@@ -54,9 +63,9 @@ def check_parameters(estimator: Any) -> None:
             check_whole(name, getattr(estimator, name))
     for name, alternative in (("max_passes", None), ("iterated_power", "auto")):
         value = getattr(estimator, name)
-        if not (_is(value, alternative) or _is_whole(value)):
+        if not (_is(value, alternative) or is_whole(value)):
             raise ConfigError(f"{name}={value!r}; an integer ≥ 0 or {alternative!r} is needed.")
-    if not (estimator.tol is None or (_is_number(estimator.tol) and 0 <= estimator.tol < math.inf)):
+    if not (estimator.tol is None or (is_number(estimator.tol) and 0 <= estimator.tol < math.inf)):
         raise ConfigError(f"tol={estimator.tol!r}; a finite number ≥ 0 or None is needed.")
     _check_landmarks(estimator.landmarks)
     if not (estimator.workdir is None or isinstance(estimator.workdir, (str, os.PathLike))):
@@ -84,7 +93,7 @@ def seed_of(random_state: Any) -> int:
 def _check_kernel(estimator: Any) -> None:
     kernel, gamma, parameters = estimator.kernel, estimator.gamma, estimator.kernel_params
     for name, value in (("gamma", gamma), ("degree", estimator.degree), ("coef0", estimator.coef0)):
-        if not (_is_number(value) or (name == "gamma" and (value is None or isinstance(value, str)))):
+        if not (is_number(value) or (name == "gamma" and (value is None or isinstance(value, str)))):
             words = 'a number ≥ 0, "scale", "median" or None' if name == "gamma" else "a finite number"
             raise InvalidInputError(f"{name}={value!r}; {words} is needed.")
     named = {"gamma": gamma, "degree": estimator.degree, "coef0": estimator.coef0}
@@ -93,31 +102,30 @@ def _check_kernel(estimator: Any) -> None:
     resolve_kernel("poly", **named, **known)
     if not callable(kernel) and kernel != "precomputed":
         resolve_kernel(kernel, **named, **known)
-    if not (parameters is None or hasattr(parameters, "keys")):
+    if not (parameters is None or isinstance(parameters, Mapping)):
         raise ConfigError(f"kernel_params={parameters!r}; a dict of the kernel function's arguments or None is needed.")
 
 
 def _check_landmarks(landmarks: Any) -> None:
     if isinstance(landmarks, str):
         check_choice("landmarks", landmarks, LANDMARK_METHODS)
-    elif np.ndim(landmarks) not in (1, 2):
+    elif _dimensions(landmarks) not in (1, 2):
         raise ConfigError(
             f"landmarks={landmarks!r}; one of {', '.join(LANDMARK_METHODS)}, numbers of rows of shape (m,), or rows of "
             "shape (m, n_features) are needed."
         )
 
 
+def _dimensions(values: Any) -> int:
+    try:
+        return np.ndim(values)
+    except ValueError:  # rows of different lengths
+        return -1
+
+
 def _is(value: Any, alternative: Any) -> bool:
     return value is None if alternative is None else isinstance(value, str) and value == alternative
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
-
-
 def _is_random_state(value: Any) -> bool:
-    return value is None or isinstance(value, (np.random.Generator, np.random.RandomState)) or _is_whole(value)
+    return value is None or isinstance(value, (np.random.Generator, np.random.RandomState)) or is_whole(value)

@@ -109,6 +109,8 @@ class ReconstructsRows:
         if isinstance(asked, str):
             check_choice("fit_inverse_transform", asked, PREIMAGES)
             return asked
+        if not isinstance(asked, (bool, np.bool_)):
+            raise ConfigError(f"fit_inverse_transform={asked!r}; True, False, {' or '.join(PREIMAGES)} is needed.")
         return "ridge" if asked else None
 
     @property
@@ -138,11 +140,11 @@ class ReconstructsRows:
 
     def _check_way_back(self, fit: FitWithRidge) -> None:
         """MemoryLimitError when a fit or the ridge map after it does not fit in memory, before anything is read."""
+        rows = fit.rows
+        if self._preimage and is_sparse(rows) and not SparseRows(as_csr(rows)).is_held_dense:
+            dense(rows)  # refuses them
         if self._preimage != "ridge":
             return
-        rows = fit.rows
-        if is_sparse(rows) and not SparseRows(as_csr(rows)).is_held_dense:
-            dense(rows)  # refuses them
         limit = resolve_memory_limit(self.memory_limit)
         needed = fit.smallest_limit(limit)
         if needed > limit:

@@ -96,7 +96,9 @@ class FitWithRidge:
         planned = partial(plan_fit, self.rows, self._wanted, options, workdir, **held)
         plan = planned(method="nystroem" if options.max_passes == 0 else options.method)
         if isinstance(plan, NystroemPlan) and options.max_passes:
-            return planned(method="exact", solver="block_krylov")
+            # an unknown number of components is at most that of the landmarks
+            k = self._wanted if isinstance(self._wanted, int) else plan.n_landmarks
+            return plan_fit(self.rows, k, options, workdir, method="exact", solver="block_krylov", **held)
         return plan
 
     @property

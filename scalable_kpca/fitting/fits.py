@@ -127,11 +127,14 @@ class Fitting:
         chosen = self._plan("nystroem" if self._options.max_passes == 0 else self._options.method)
         if isinstance(chosen, Plan):
             return Fitted(chosen, self._exact(chosen, self._n_components))
-        exact = self._exact_plan() if self._options.max_passes else None
+        # what does not fit is refused before anything is read; a number of components may be known only then
+        refines, k = bool(self._options.max_passes), self._n_components
+        exact = self._exact_plan(k) if refines and isinstance(k, int) else None
         with self._place_of_spans() as place:
             spans, fit = self._by_columns(chosen, place) if self._is_matrix else self._by_landmarks(chosen)
-            if exact is None:
+            if not refines or fit.model.n_components == 0:
                 return Fitted(chosen, fit)
+            exact = exact or self._exact_plan(fit.model.n_components)
             start = _leading_directions(fit, spans, self._engine, exact.block_columns, chosen.batch_rows)
         # the same components after passes over K, from the leading directions of the landmarks
         return Fitted(chosen, self._exact(exact, fit.model.n_components, start), fit)
@@ -163,12 +166,14 @@ class Fitting:
         )
         return Added(added, relative_residual(model.basis, sums))
 
-    def _plan(self, method: str, solver: str | None = None) -> Plan | NystroemPlan:
-        options = self._options
+    def _plan(self, method: str) -> Plan | NystroemPlan:
+        return self._planned(self._n_components, method)
+
+    def _planned(self, n_components: Components, method: str, solver: str | None = None) -> Plan | NystroemPlan:
         return plan_fit(
             self._X,
-            self._n_components,
-            options,
+            n_components,
+            self._options,
             self._workdir,
             method=method,
             solver=solver,
@@ -177,8 +182,8 @@ class Fitting:
             held_bytes=self._held_bytes,
         )
 
-    def _exact_plan(self) -> Plan:
-        exact = self._plan("exact", "block_krylov")
+    def _exact_plan(self, n_components: int) -> Plan:
+        exact = self._planned(n_components, "exact", "block_krylov")
         if not isinstance(exact, Plan):
             raise ConfigError("passes refine by the plan of an exact fit.")
         return exact

@@ -76,7 +76,7 @@ def _check_run(matrix: MatrixEntries, tiling: Tiling, allowed: float, i: int, st
     for j in range(start, stop):
         rows, columns = _numbers(tiling, i), _numbers(tiling, j)
         tile, mirrored = matrix.read(rows, columns), matrix.read(columns, rows)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             largest = max(float(np.abs(values).max()) for values in (tile, mirrored, diagonal))
             here = _check_tile(tile, mirrored, allowed * largest, int(rows[0]), int(columns[0]))
         if i == j:  # every entry is seen on both sides

@@ -148,6 +148,7 @@ def callable_kernel(
 
 def _asymmetry(values: NDArray[Any], others: NDArray[Any]) -> float:
     """Largest difference, 0 within rounding; what is not finite is refused with its rows in a pass, not here."""
+    values, others = np.asarray(values, np.float64), np.asarray(others, np.float64)
     finite = np.isfinite(values) & np.isfinite(others)
     largest = float(np.abs(values[finite]).max(initial=0.0))
     difference = float(np.abs(values[finite] - others[finite]).max(initial=0.0))
@@ -162,7 +163,7 @@ class Chi2(Kernel):
     name = "chi2"
 
     def diagonal(self, rows: Matrix) -> Vector:
-        return np.ones(len(rows))
+        return np.ones(rows.shape[0])
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
         return _not_negative(rows, self.name), _not_negative(columns, self.name).T
@@ -196,7 +197,7 @@ class AdditiveChi2(Kernel):
         return True
 
     def diagonal(self, rows: Matrix) -> Vector:
-        return np.zeros(len(rows))
+        return np.zeros(rows.shape[0])
 
     def fold(self, rows: Matrix, columns: Matrix) -> tuple[Matrix, Matrix]:
         return _not_negative(rows, self.name), _not_negative(columns, self.name).T

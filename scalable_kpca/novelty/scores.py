@@ -13,7 +13,7 @@ from scalable_kpca.model import AnyModel, Model, NystroemModel
 from scalable_kpca.novelty.rounding import exact_rounding, nystroem_rounding, warn_of_rounding
 from scalable_kpca.nystroem import Projection, find_centre
 from scalable_kpca.source import NoRows, check_width
-from scalable_kpca.tiling import Tiling
+from scalable_kpca.tiling import Tiling, is_number
 from scalable_kpca.transform import exact_scores, new_rows_check
 
 __all__ = [
@@ -192,8 +192,7 @@ def novelty_threshold(scores: ArrayLike, quantile: float) -> float:
             f"novelty scores have shape {values.shape} and dtype {values.dtype}; a threshold needs at least one, of "
             "shape (n,), all finite numbers."
         )
-    is_number = isinstance(quantile, (int, float, np.integer, np.floating)) and not isinstance(quantile, bool)
-    if not (is_number and 0 <= quantile <= 1):
+    if not (is_number(quantile) and 0 <= quantile <= 1):
         raise InvalidInputError(f"quantile={quantile!r}; a share of the rows between 0 and 1 is needed, such as 0.99.")
     return float(np.quantile(values.astype(np.float64), quantile, method="inverted_cdf"))
 

@@ -6,13 +6,14 @@ pre-image is a row whose image is near: projecting and going back takes away wha
 
 from scalable_kpca.preimage.expansion import Expansion, expand
 from scalable_kpca.preimage.fixed_point import Preimages, best_preimages, find_preimages, preimage_finder
-from scalable_kpca.preimage.pairs import check_scores, choose_training_pairs, dense, reconstruct_lazily
+from scalable_kpca.preimage.pairs import as_array, check_scores, choose_training_pairs, dense, reconstruct_lazily
 from scalable_kpca.preimage.ridge import RidgeMap, check_ridge, check_ridge_kernel, fit_ridge_map, ridge_bytes
 
 __all__ = [
     "Expansion",
     "Preimages",
     "RidgeMap",
+    "as_array",
     "best_preimages",
     "check_ridge",
     "check_ridge_kernel",

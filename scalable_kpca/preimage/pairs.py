@@ -13,7 +13,7 @@ from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Precomputed
 from scalable_kpca.model import AnyModel, Model, NystroemModel
 from scalable_kpca.source import FiniteCheck, Rows
-from scalable_kpca.tiling import Tiling
+from scalable_kpca.tiling import Tiling, is_number
 from scalable_kpca.transform import project
 
 __all__ = [
@@ -34,8 +34,7 @@ LARGEST = float(np.finfo(np.float64).max) ** 0.5 / 16  # number whose square, an
 
 def check_not_negative(name: str, value: Any) -> float:
     """A number as a float; InvalidInputError with its name unless it is finite and ≥ 0."""
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (is_number and math.isfinite(value) and value >= 0):
+    if not (is_number(value) and math.isfinite(value) and value >= 0):
         raise InvalidInputError(f"{name}={value!r}; a finite number ≥ 0 is needed.")
     return float(value)
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.model import AnyModel, Model, NystroemModel
-from scalable_kpca.tiling import check_whole
+from scalable_kpca.tiling import check_whole, is_number, is_whole
 
 __all__ = ["check_classes", "check_clusters", "check_gammas", "check_labels", "check_seed", "check_share", "model_of"]
 
@@ -28,15 +28,14 @@ def model_of(fitted: Any) -> AnyModel:
 
 def check_seed(seed: Any) -> int:
     """A seed as an int; ConfigError unless it is an integer ≥ 0."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    if not is_whole(seed):
         raise ConfigError(f"seed={seed!r}; an integer ≥ 0 is needed.")
     return int(seed)
 
 
 def check_share(held_out: Any) -> float:
     """A share of rows as a float; InvalidInputError unless it is a number between 0 and 1."""
-    is_number = isinstance(held_out, (int, float, np.integer, np.floating)) and not isinstance(held_out, bool)
-    if not (is_number and 0 < held_out < 1):
+    if not (is_number(held_out) and 0 < held_out < 1):
         raise InvalidInputError(
             f"held_out={held_out!r}; a share of the sample between 0 and 1 is needed, such as 0.25."
         )

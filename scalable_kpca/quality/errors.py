@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from scalable_kpca.engine import active_kind, open_engine
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.novelty import novelty_scorer
+from scalable_kpca.preimage import as_array
 from scalable_kpca.quality.checks import model_of
 from scalable_kpca.staging import is_dask
 
@@ -47,7 +46,7 @@ def reconstruction_error(fitted: Any, rows: Any = None) -> float:
     model = model_of(fitted)
     if rows is None:
         return max(0.0, (_variance(model) - float(model.eigenvalues.sum())) / model.n_samples)
-    rows = rows if is_dask(rows) or hasattr(rows, "tocsr") else np.asarray(rows)
+    rows = rows if is_dask(rows) or hasattr(rows, "tocsr") else as_array("rows", rows)
     if rows.ndim != 2 or rows.dtype.kind not in "fiub":
         raise InvalidInputError(
             f"rows have shape {rows.shape} and dtype {rows.dtype}; numbers are needed, {model.n_features} in each row."

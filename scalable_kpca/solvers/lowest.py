@@ -14,6 +14,7 @@ __all__ = ["lowest_eigenvalue"]
 Matrix = NDArray[np.float64]
 
 FEWEST_PASSES = 3  # before a Ritz value that has converged is taken for the lowest: one may hide behind a flat bulk
+FOUND = 0.1  # of a positive one: residual at which the block has come to the end of the spectrum
 GOOD = 1e-2  # of a negative eigenvalue: residual at which it is told
 
 
@@ -45,9 +46,10 @@ def lowest_eigenvalue(
 
     Notes
     -----
-    Passes: until a value below −`allowed` is good to one per cent, or the lowest Ritz pair has a residual that leaves
-    it above −`allowed`, or `max_passes`. That a matrix is *not* indefinite at 10⁻⁶ of its norm cannot be had from
-    products: Krylov spaces take some 10³ of them to tell 0 from −10⁻⁶ (Kuczyński and Woźniakowski 1992, theorem 3.2).
+    Passes: until a value below −`allowed` is good to one per cent, or the lowest Ritz value is positive and to within a
+    tenth an eigenvalue, or the images of the block vanish beside `allowed`, or `max_passes`. That a matrix is *not*
+    indefinite at 10⁻⁶ of its norm cannot be had from products: Krylov spaces take some 10³ of them to tell 0 from −10⁻⁶
+    (Kuczyński and Woźniakowski 1992, theorem 3.2).
     Memory: n·(p + width·(passes + 2)) float64.
     """
     block = random_directions(vectors, width, np.random.default_rng([seed, 4]))
@@ -57,12 +59,14 @@ def lowest_eigenvalue(
     state = KrylovState(vectors, np.zeros((p, p)), block, np.zeros((width, p)))
     while True:
         state = expand(operator, state)
-        values, coordinates = scipy.linalg.eigh(state.projected[p:, p:], subset_by_index=[0, 0])
-        lowest, residual = float(values[0]), float(np.linalg.norm(state.coupling[:, p:] @ coordinates[:, 0]))
-        if state.block.shape[1] == 0 or state.n_passes >= max_passes:
+        projected, coupling = state.projected[p:, p:], state.coupling[:, p:]
+        values, coordinates = scipy.linalg.eigh(projected, subset_by_index=[0, 0])
+        lowest, residual = float(values[0]), float(np.linalg.norm(coupling @ coordinates[:, 0]))
+        is_nothing = np.linalg.norm(projected) + np.linalg.norm(coupling) <= allowed
+        if is_nothing or state.block.shape[1] == 0 or state.n_passes >= max_passes:
             return lowest
         if lowest < -allowed:
             if residual <= -GOOD * lowest:
                 return lowest
-        elif state.n_passes >= FEWEST_PASSES and lowest - residual >= -allowed:
-            return lowest
+        elif state.n_passes >= FEWEST_PASSES and residual <= FOUND * lowest:
+            return lowest  # one below zero is further out, and would have come first

@@ -9,6 +9,8 @@ from scalable_kpca.tiling.choices import (
     check_components,
     check_whole,
     is_few,
+    is_number,
+    is_whole,
 )
 from scalable_kpca.tiling.footprint import BLOCK_ROWS, KMEANS_ROWS, PIVOT_BYTES, WAVE
 from scalable_kpca.tiling.homes import Alternative
@@ -21,7 +23,6 @@ from scalable_kpca.tiling.sizes import (
     PROCESS_BYTES,
     RANDOM_COLUMNS,
     SQUARE_ARRAYS,
-    START_LANDMARKS,
     arpack_vectors,
 )
 from scalable_kpca.tiling.stream_plan import NystroemPlan
@@ -42,7 +43,6 @@ __all__ = [
     "RANDOM_COLUMNS",
     "SOLVERS",
     "SQUARE_ARRAYS",
-    "START_LANDMARKS",
     "WAVE",
     "Alternative",
     "MachineRates",
@@ -55,6 +55,8 @@ __all__ = [
     "check_components",
     "check_whole",
     "is_few",
+    "is_number",
+    "is_whole",
     "nominal_rates",
     "plan_exact",
     "plan_nystroem",

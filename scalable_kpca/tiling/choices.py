@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ __all__ = [
     "choose_dtype",
     "choose_solver",
     "is_few",
+    "is_number",
     "is_possible",
+    "is_whole",
 ]
 
 LANDMARK_METHODS = ("uniform", "kmeans++", "rpcholesky")  # and "given" by an array
@@ -48,9 +51,19 @@ def check_components(n_components: Any) -> Components:
     )
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a real number, of Python or numpy, and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer ≥ 0, of Python or numpy, and no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
+
+
 def check_whole(name: str, value: Any) -> int:
     """A whole number ≥ 1; ConfigError with the name for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    if not (is_whole(value) and value >= 1):
         raise ConfigError(f"{name}={value!r}; an integer ≥ 1 is needed.")
     return int(value)
 

@@ -53,6 +53,7 @@ MOST_TASKS = 10_000  # a pass: a scheduler keeps them all in memory
 # Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
 # measured at 180 to 215 MiB.
 PROCESS_BYTES = 240 * 2**20
+SMALL_BLOCK = 4 * 2**20  # of rows: of such what the allocator keeps is in there too
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,9 @@ def _solver_bytes(job: Job) -> int:
 def _task_bytes(job: Job, home: str, tile_rows: int) -> int:
     t = min(tile_rows, job.n_samples)
     tile, strips = t * t * job.itemsize, _strip_bytes(t)
+    kept = max(0, t * (job.n_features + 2) * 8 - SMALL_BLOCK)  # by the allocator, of a block that was freed
     # a store is written and read strip by strip, but for tiles on the diagonal, which are written whole
-    return _pass_bytes(job, t) + (tile + strips if home == "zarr" else 0)
+    return _pass_bytes(job, t) + kept + (tile + strips if home == "zarr" else 0)
 
 
 def _pass_bytes(job: Job, tile_rows: int) -> int:

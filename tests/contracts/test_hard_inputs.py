@@ -82,8 +82,8 @@ def test_an_indefinite_kernel_is_refused_by_its_lowest_eigenvalue(way, precomput
     settings = {"kernel": "precomputed"} if precomputed else {"kernel": "sigmoid", "gamma": 0.5, "coef0": -1}
     name = settings["kernel"]
     assert refusal(matrix if precomputed else X, way, **settings) == (
-        f"kernel {name!r} is not positive semi-definite on these rows: its lowest centred eigenvalue is "
-        f'{spectrum[-1]:.3g}, the largest {spectrum[0]:.3g}; set indefinite="clip" to drop the negative part, or '
+        f"kernel {name!r} is not positive semi-definite on these rows: a centred eigenvalue is {spectrum[-1]:.3g} or "
+        f'lower, the largest found {spectrum[0]:.3g}; set indefinite="clip" to drop the negative part, or '
         "choose another kernel or other parameters."
     )
     clipped = fit(matrix if precomputed else X, way, **settings, indefinite="clip")

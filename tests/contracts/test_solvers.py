@@ -13,6 +13,7 @@ from scalable_kpca.solvers import (
     EigenResult,
     canonical,
     lowest_eigenvalue,
+    random_directions,
     solve_arpack,
     solve_block_krylov,
     solve_dense,
@@ -239,12 +240,42 @@ def test_lowest_eigenvalue_behind_a_flat_spectrum_is_not_missed(lowest, seed):
         assert operator.n_passes <= 10
 
 
-@pytest.mark.parametrize("spectrum", ["decaying", "flat", "low rank"])
-def test_search_for_a_lowest_eigenvalue_ends_where_there_is_none(spectrum):
+@pytest.mark.parametrize(("spectrum", "n_passes"), [("flat", 1), ("low rank", 3), ("decaying", 7)])
+def test_search_for_a_lowest_eigenvalue_ends_where_there_is_none_or_with_its_passes(spectrum, n_passes):
+    # a flat spectrum is exhausted at once; what is near zero on both sides of it cannot be told apart
     X = rows_with_spectrum({**SPECTRA, "low rank": [3.0, 2.0, 1.0]}[spectrum])
     with operator_of(X) as operator:
-        assert look_below(operator, np.empty((N, 0)), max_passes=7) >= -rounding(X @ X.T)
-        assert operator.n_passes <= 7
+        before = operator.n_passes
+        look_below(operator, np.empty((N, 0)), max_passes=7, width=2, allowed=1e-12)
+        assert operator.n_passes - before == n_passes
+
+
+def test_a_lowest_ritz_value_far_above_zero_ends_the_search():
+    n = 300
+    matrix = np.diag(np.linspace(1.0, 3.0, n))
+    with operator_of(np.arange(n, dtype=float)[:, None], GramEntries(MatrixEntries(matrix))) as operator:
+        assert 0.99 < look_below(operator, np.empty((n, 0)), max_passes=20) < 1.1
+        assert 3 <= operator.n_passes < 12
+
+
+def test_where_nothing_is_left_one_pass_tells():
+    X = rows_with_spectrum([3.0, 2.0, 1.0])
+    with operator_of(X) as operator:
+        found = np.linalg.eigh(X @ X.T)[1][:, -3:]
+        assert abs(look_below(operator, found, max_passes=20, allowed=1e-9)) < 1e-12
+        assert operator.n_passes == 1
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_lowest_eigenvalue_below_a_decaying_spectrum_shows(power):
+    n, rng = 500, np.random.default_rng(0)
+    vectors = random_directions(np.empty((n, 0)), n - 1, rng)
+    values = np.arange(1.0, n) ** -power
+    values[300] = -1e-2
+    matrix = (vectors * values) @ vectors.T
+    with operator_of(np.arange(n, dtype=float)[:, None], GramEntries(MatrixEntries(matrix))) as operator:
+        lowest = look_below(operator, vectors[:, :2], max_passes=20, width=14)
+        assert -1e-2 - rounding(matrix) <= lowest < -5e-3
 
 
 def test_nothing_is_below_when_everything_was_found():
