@@ -136,8 +136,7 @@ class KernelPCA(FittedKernelPCA):
         Seed of start vectors and landmarks; None is 0, so that the same fit gives the same bits.
     copy_X : bool, default=True
         Whether an exact fit keeps a copy of rows in memory, but for files that are mapped to be read. With False the
-        model refers to X: do not write to it. X is
-        never written to, nor is a precomputed kernel.
+        model refers to X: do not write to it. X is never written to, nor is a precomputed kernel.
     n_jobs : int or None, default=None
         Threads; None is all processors. An active `distributed` client is used instead, and so is
         ``dask.config.set(scheduler="synchronous")``.
