@@ -93,6 +93,7 @@ def test_run_directory_holds_what_the_readme_lists_and_commits_every_result(tmp_
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_second_run_on_the_same_input_exits_99_and_rewrites_nothing(tmp_path, rows):
     job = write_job(tmp_path, rows)
     assert skpca("run", job).returncode == 0
@@ -103,6 +104,7 @@ def test_second_run_on_the_same_input_exits_99_and_rewrites_nothing(tmp_path, ro
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_changed_input_makes_a_new_run_and_leaves_the_old_one_whole(tmp_path, rows):
     job = write_job(tmp_path, rows)
     assert skpca("run", job).returncode == 0
@@ -115,6 +117,7 @@ def test_changed_input_makes_a_new_run_and_leaves_the_old_one_whole(tmp_path, ro
     assert skpca("verify", tmp_path / "out").returncode == 0
 
 
+@pytest.mark.slow
 def test_another_number_of_components_reuses_every_tile(tmp_path, rows):
     job = write_job(tmp_path, rows, gram="zarr", tile_rows=16)
     assert skpca("run", job).returncode == 0
@@ -136,6 +139,7 @@ def test_transform_gives_training_rows_their_training_scores(tmp_path, rows):
     np.testing.assert_allclose(new["pc_001"].to_numpy(), trained["pc_001"].to_numpy(), atol=1e-13)
 
 
+@pytest.mark.slow
 def test_transform_refuses_nan_in_new_rows_by_place_and_writes_nothing(tmp_path, rows):
     job = write_job(tmp_path, rows)
     assert skpca("run", job).returncode == 0
@@ -148,6 +152,7 @@ def test_transform_refuses_nan_in_new_rows_by_place_and_writes_nothing(tmp_path,
     assert not (tmp_path / "new" / "scores").exists()
 
 
+@pytest.mark.slow
 def test_verify_names_a_changed_result_and_mentions_a_damaged_tile_that_no_result_needs(tmp_path, rows):
     job = write_job(tmp_path, rows, gram="zarr", tile_rows=16)
     assert skpca("run", job).returncode == 0
@@ -166,6 +171,7 @@ def test_verify_names_a_changed_result_and_mentions_a_damaged_tile_that_no_resul
     assert "metrics.json" in " ".join(json.loads(finished.stdout)["problems"])
 
 
+@pytest.mark.slow
 def test_status_tells_committed_runs_from_nothing(tmp_path, rows):
     job = write_job(tmp_path, rows)
     assert json.loads(skpca("status", tmp_path / "out", "--json").stdout)["in force"] == "none"
@@ -250,6 +256,7 @@ def test_bad_settings_end_with_their_exit_code_and_say_what_is_wrong(tmp_path, r
         assert word in finished.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "nystroem"])
 def test_the_smallest_memory_that_a_refusal_names_is_accepted(tmp_path, rows, method):
     job = write_job(tmp_path, rows, method=method)
@@ -278,6 +285,7 @@ def test_a_source_without_rows_is_refused(tmp_path):
     assert "no rows" in finished.stderr
 
 
+@pytest.mark.slow
 def test_a_configuration_that_is_missing_or_no_mapping_is_refused(tmp_path):
     assert skpca("run", tmp_path / "absent.yaml").returncode == 78
     (tmp_path / "list.yaml").write_text("- 1\n")

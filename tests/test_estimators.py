@@ -123,6 +123,7 @@ def test_synchronous_scheduler_of_dask_is_respected_with_the_same_bits(X):
     np.testing.assert_array_equal(ours.eigenvalues_, KernelPCA(3, kernel="rbf").fit(X).eigenvalues_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gram", ["memory", "zarr"])
 def test_an_active_client_is_used_with_the_same_bits(X, gram):
     from distributed import Client, LocalCluster

@@ -316,6 +316,7 @@ def change_during(monkeypatch, owner, name: str, action) -> None:
     monkeypatch.setattr(owner, name, changing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["fit_nystroem", "save_model", "write_json"])
 def test_source_that_changes_while_it_is_read_publishes_nothing_and_poisons_no_later_run(job, monkeypatch, stage):
     expected = bits(run(job, output={"path": "reference"}).run.path)

@@ -136,6 +136,7 @@ def test_nothing_of_a_precomputed_kernel_stays_in_a_directory(tmp_path, monkeypa
     assert [path for path in tmp_path.rglob("*") if path != workdir] == []
 
 
+@pytest.mark.slow
 def test_an_active_client_reads_a_precomputed_kernel_from_the_workdir(tmp_path):
     from distributed import Client, LocalCluster
 

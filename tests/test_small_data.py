@@ -357,6 +357,7 @@ for process in children:
 """
 
 
+@pytest.mark.slow
 def test_children_of_fork_fit_while_their_parent_does():
     finished = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)
     assert finished.stdout.strip() == str([0] * 6), finished.stderr

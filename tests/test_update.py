@@ -122,6 +122,7 @@ def test_a_model_with_fewer_landmarks_than_components_grows_too(tmp_path):
     assert model.eigenvalues[3] == 0.0 < model.eigenvalues[2]
 
 
+@pytest.mark.slow
 def test_thirty_days_added_one_by_one_are_all_at_once(base):
     for day in range(4, 31):
         assert update(base, str(write_day(base / "new", day))).status == "done"

@@ -207,6 +207,7 @@ RESULT_FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", RESULT_FILES)
 @pytest.mark.parametrize("spoil", [remove, empty, replace_by_directory])
 def test_run_in_force_with_a_damaged_result_is_repaired_by_the_same_job(tmp_path, file, spoil):
@@ -222,6 +223,7 @@ def test_run_in_force_with_a_damaged_result_is_repaired_by_the_same_job(tmp_path
     assert run(tmp_path).status == "unchanged"
 
 
+@pytest.mark.slow
 def test_flipped_bit_in_a_result_is_found_and_repaired_with_exit_code_0(tmp_path):
     write_source(tmp_path)
     job = write_config(tmp_path)
@@ -253,6 +255,7 @@ def test_missing_work_in_progress_is_no_problem_of_a_committed_run(tmp_path, pie
     assert verify_output(tmp_path / "out").problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("piece", "spoils"),
     [
@@ -484,6 +487,7 @@ def test_tiles_are_planned_for_a_disk_that_the_journal_fits_on_too(tmp_path, mon
     assert asked == [(tiles + journal - 1, "large"), (tiles - 1, "never")]
 
 
+@pytest.mark.slow
 @as_root
 def test_output_that_has_become_read_only_is_a_storage_error(tmp_path):
     disk = tmp_path / "disk"
@@ -662,6 +666,7 @@ def test_scheduler_killed_in_mid_run_exits_69_and_the_same_command_finishes(tmp_
     assert result["tiles"]["read"] > 5
 
 
+@pytest.mark.slow
 def test_scheduler_without_workers_exits_69_after_the_time_to_wait(tmp_path):
     write_source(tmp_path)
     job = write_config(tmp_path)
@@ -673,6 +678,7 @@ def test_scheduler_without_workers_exits_69_after_the_time_to_wait(tmp_path):
     assert Config.model_validate(settings()).cluster.wait == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "address",
     [

@@ -198,6 +198,7 @@ CLUSTERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", CLUSTERS)
 def test_wrong_set_of_a_loosened_arpack_is_cured(gap):
     spectrum, wrong = CLUSTERS[gap], 0
@@ -292,6 +293,7 @@ def test_larger_eigenvalue_is_found_where_the_smallest_of_the_set_stays(spectrum
     assert settled.solver == "arpack and block_krylov"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.6, 0.75])
 def test_basis_grows_until_a_share_of_the_variance_is_reached(share):
     X = np.random.default_rng(0).standard_normal((700, 20))

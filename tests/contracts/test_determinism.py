@@ -51,6 +51,7 @@ def reference(tmp_path_factory):
         return {case: fit_on(engine, X, **options(case, workdir)).model for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_same_plan_gives_the_same_bits_again(case, reference, tmp_path):
     assert_same_bits(fit(X, **options(case, tmp_path)).model, reference[case])

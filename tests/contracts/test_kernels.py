@@ -174,6 +174,7 @@ def test_blocks_of_the_lazy_gram_matrix_are_kernel_blocks_and_their_mirrors(name
                 np.testing.assert_array_equal(K.blocks[j, i].compute(scheduler="synchronous"), block.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters"), CASES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("tile_rows", [12, 37])

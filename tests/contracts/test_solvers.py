@@ -224,10 +224,10 @@ def look_below(operator, vectors, *, max_passes, allowed=1e-6, width=4, seed=0):
     return lowest_eigenvalue(operator, vectors, allowed=allowed, width=width, max_passes=max_passes, seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("lowest", [-1.0, -0.1])
 def test_lowest_eigenvalue_behind_a_flat_spectrum_is_not_missed(lowest, seed):
-    rng, n = np.random.default_rng(seed), 400
+    rng, n = np.random.default_rng(seed), 200
     vectors = np.linalg.qr(rng.normal(size=(n, n)))[0]
     values = rng.uniform(0.9, 1.1, n)
     values[0] = lowest
@@ -268,10 +268,10 @@ def test_where_nothing_is_left_one_pass_tells():
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_lowest_eigenvalue_below_a_decaying_spectrum_shows(power):
-    n, rng = 500, np.random.default_rng(0)
+    n, rng = 300, np.random.default_rng(0)
     vectors = random_directions(np.empty((n, 0)), n - 1, rng)
     values = np.arange(1.0, n) ** -power
-    values[300] = -1e-2
+    values[200] = -1e-2
     matrix = (vectors * values) @ vectors.T
     with operator_of(np.arange(n, dtype=float)[:, None], GramEntries(MatrixEntries(matrix))) as operator:
         lowest = look_below(operator, vectors[:, :2], max_passes=20, width=14)

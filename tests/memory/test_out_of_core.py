@@ -117,6 +117,7 @@ def test_planned_memory_is_an_upper_bound_of_wide_rows_of_their_copy_and_of_what
     assert limit >= 240 * 2**20 + kept
 
 
+@pytest.mark.slow
 def test_the_way_back_keeps_to_the_limit_and_names_the_smallest():
     with pytest.raises(MemoryLimitError, match=r"learned on 2000 of them.*raise memory_limit to \d+ bytes") as refused:
         KernelPCA(2, kernel="rbf", memory_limit="300MiB", fit_inverse_transform=True).fit(np.eye(3000, 64))

@@ -104,6 +104,7 @@ def test_float64_tiles_in_memory_agree_with_scikit_learn(kernel, size, solver, t
     check_against_reference(X, kernel, solver=solver, dtype="float64", k=4, gram="memory", tile_rows=tile_rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", NAMES)
 @pytest.mark.parametrize("size", SIZES)
 def test_float64_tiles_on_disk_agree_with_scikit_learn(kernel, size, tmp_path):

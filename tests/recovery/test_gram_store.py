@@ -283,6 +283,7 @@ def committed(path):
     return sum(int(file.parts[-3]) <= int(file.parts[-2]) for file in files)
 
 
+@pytest.mark.slow
 def test_killed_build_resumes_with_exactly_the_missing_tiles_and_the_same_bits(tmp_path, engine):
     tiling, X = Tiling(160, 8), samples(160)  # 210 tiles of 50 ms each on two threads: seconds of work to be killed in
     np.save(tmp_path / "X.npy", X)
@@ -361,6 +362,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", ["float32"], indirect=True)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
@@ -559,6 +561,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("too_small", "enough"), [("size=300k", "size=8m"), ("size=8m,nr_inodes=70", "size=8m,nr_inodes=4000")]
 )

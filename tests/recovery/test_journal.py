@@ -219,6 +219,7 @@ KILLS = [(home, at, "arpack") for home in ("memory", "recompute") for at in (0, 
 KILLS += [("zarr", 11, "arpack"), *((home, at, "block_krylov") for home in HOMES for at in (2, 5, "all but one"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("home", "finished", "solver"), KILLS)
 def test_killed_solve_repeats_no_finished_pass_in_any_home(home, finished, solver, tmp_path, monkeypatch):
     with gram_of(rows(), "rbf", gram=home, tile_rows=TILE_ROWS, workdir=tmp_path / "whole") as gram:

@@ -65,9 +65,8 @@ def result_bits(run: Path) -> tuple[str, bytes]:
     return json.dumps(metrics, sort_keys=True), (run / "embedding" / "part-00000.parquet").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "share", [pytest.param(0.02, marks=pytest.mark.slow), 0.3, pytest.param(0.7, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.7])
 def test_run_killed_while_the_gram_is_built_computes_only_what_is_missing(job, share):
     expected = result_bits(finish(job, "output.path=reference"))
     output = job.parent / "out"
@@ -83,6 +82,7 @@ def test_run_killed_while_the_gram_is_built_computes_only_what_is_missing(job, s
     assert not (output / "LOCK").exists()
 
 
+@pytest.mark.slow
 def test_missing_and_corrupt_tiles_of_a_killed_run_are_repaired_by_the_same_command(job):
     expected = result_bits(finish(job, "output.path=reference"))
     output = job.parent / "out"
@@ -101,6 +101,7 @@ def test_missing_and_corrupt_tiles_of_a_killed_run_are_repaired_by_the_same_comm
     assert result_bits(run) == expected
 
 
+@pytest.mark.slow
 def test_run_killed_after_the_rows_and_before_the_commit_leaves_nothing_that_looks_whole(job):
     output = job.parent / "out"
     settings = ("solver.name=arpack", "tile_rows=300")
@@ -125,6 +126,7 @@ def test_sigterm_ends_a_run_with_75_and_the_same_command_finishes_it(job):
     finish(job)
 
 
+@pytest.mark.slow
 def test_second_writer_exits_75_and_names_the_first(job):
     output = job.parent / "out"
     first = subprocess.Popen(command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

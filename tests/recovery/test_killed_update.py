@@ -93,11 +93,8 @@ def bits(run: Path) -> dict[str, bytes]:
     return {str(file.relative_to(run)): file.read_bytes() for file in names if file.is_file()}
 
 
-def fast(point: str, kept: str) -> object:
-    return pytest.param(point, marks=() if point == kept else pytest.mark.slow, id=point)
-
-
-@pytest.mark.parametrize("point", [fast(point, "after the first wave of sums") for point in POINTS])
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
 def test_killed_run_goes_on_where_it_was_and_gives_the_same_bits(template, point):
     shutil.rmtree(template / "out", ignore_errors=True)
     assert command("run", template / "out.yaml", point=point).returncode == -signal.SIGKILL
@@ -112,9 +109,8 @@ def test_killed_run_goes_on_where_it_was_and_gives_the_same_bits(template, point
     assert not (run / "journal").exists()
 
 
-@pytest.mark.parametrize(
-    "point", [fast(point, "between commit and pointer") for point in POINTS if "landmarks" not in point]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [point for point in POINTS if "landmarks" not in point])
 def test_killed_update_leaves_the_old_version_in_force_and_a_rerun_completes(template, point):
     shutil.rmtree(template / "out", ignore_errors=True)
     shutil.copytree(template / "before", template / "out")
