@@ -14,6 +14,7 @@ from scalable_kpca.completeness import Verdict, examine
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError, NotConvergedError
 from scalable_kpca.kernels import Kernel
+from scalable_kpca.machine import release_memory
 from scalable_kpca.nystroem import nystroem_block
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.scale import GramScale
@@ -285,7 +286,11 @@ class Solve:
     def _start_block(self) -> Matrix:
         """Nyström guesses of the eigenvectors, and random columns, so that no eigenvector is out of reach."""
         plan = self._plan
+        if plan.has_wide_rows:
+            release_memory()  # blocks that were checked; and after it those of landmarks, which have other sizes
         guesses = self._guesses() if self._start is None else self._start[:, : plan.block_columns - RANDOM_COLUMNS]
+        if plan.has_wide_rows:
+            release_memory()
         guesses = guesses / np.maximum(np.linalg.norm(guesses, axis=0), np.finfo(np.float64).tiny)
         rng = np.random.default_rng([self._seed, 1])
         random = rng.standard_normal((plan.n_samples, plan.block_columns - guesses.shape[1])) / np.sqrt(plan.n_samples)

@@ -11,7 +11,6 @@ import dask.local
 import dask.threaded
 
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
-from scalable_kpca.machine import release_memory
 
 __all__ = ["LocalEngine"]
 
@@ -35,7 +34,6 @@ class LocalEngine(Engine):
     def __init__(self, n_threads: int, listener: Listener | None = None) -> None:
         super().__init__(listener)
         self._n_threads = n_threads
-        self._stage = ""
         self._pool: ThreadPoolExecutor | None = None  # until there are tasks that can run beside one another
 
     def run(
@@ -48,9 +46,6 @@ class LocalEngine(Engine):
         weights: Mapping[Key, int] | None = None,
         progress: tuple[int, int] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        if stage != self._stage:  # other blocks of other sizes
-            release_memory()
-            self._stage = stage
         finished = self._counting(stage, weights, progress)
         callbacks = [(None, None, None, lambda key, *_: finished(key), None)]
         wanted = [*outputs, *keep]

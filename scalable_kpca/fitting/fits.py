@@ -221,7 +221,8 @@ class Fitting:
             changes = self._copies and not isinstance(rows, (StoredRows, StoredSparseRows))
             if not (vanishes or changes):
                 return fit
-            release_memory()  # what tasks have freed, before there are more rows
+            if chosen.has_wide_rows:
+                release_memory()  # what tasks have freed, before there are more rows
             return replace(fit, model=in_memory(fit.model))
 
     def _solved(

@@ -23,7 +23,7 @@ from scalable_kpca.tiling.choices import (
 from scalable_kpca.tiling.costs import expected_passes
 from scalable_kpca.tiling.homes import Alternative, Limits, choose_home, choose_tile, compare
 from scalable_kpca.tiling.rates import MachineRates, nominal_rates
-from scalable_kpca.tiling.sizes import Job, run_width, start_landmarks, stored_bytes
+from scalable_kpca.tiling.sizes import SMALL_BLOCK, Job, run_width, start_landmarks, stored_bytes
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = ["Plan", "plan_exact"]
@@ -96,6 +96,11 @@ class Plan:
     def tiling(self) -> Tiling:
         """The tiles."""
         return Tiling(self.n_samples, self.tile_rows)
+
+    @property
+    def has_wide_rows(self) -> bool:
+        """Whether blocks of rows are so large that the allocator keeps much of what is freed."""
+        return 8 * self.tile_rows * self.n_features > SMALL_BLOCK
 
     def to_json(self) -> dict[str, Any]:
         """Fields as JSON values."""

@@ -20,6 +20,7 @@ __all__ = [
     "PROBE_BYTES",
     "PROCESS_BYTES",
     "RANDOM_COLUMNS",
+    "SMALL_BLOCK",
     "START_LANDMARKS",
     "Job",
     "arpack_vectors",
