@@ -91,7 +91,7 @@ def resolve_memory_limit(limit: int | str | None) -> int:
         return int(MEMORY_SHARE * available_memory())
     try:
         size = 0 if isinstance(limit, bool) else int(parse_bytes(limit) if isinstance(limit, str) else limit)
-    except (AttributeError, OverflowError, TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         size = 0
     if size <= 0:
         raise ConfigError(f'memory_limit={limit!r} is not a size; give bytes or text such as "4GiB".')

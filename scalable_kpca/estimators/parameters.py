@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.fitting import RANDOMIZED
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.tiling import (
@@ -23,9 +24,7 @@ from scalable_kpca.tiling import (
     is_whole,
 )
 
-__all__ = ["RANDOMIZED", "check_parameters", "seed_of"]
-
-RANDOMIZED = "randomized"  # scikit-learn's name of a solver, for which ours is block Krylov
+__all__ = ["check_parameters", "seed_of"]
 
 _CHOICES = {
     "method": ("auto", "exact", "nystroem"),

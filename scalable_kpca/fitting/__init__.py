@@ -2,7 +2,7 @@
 
 from scalable_kpca.fitting.arrays import scores_of
 from scalable_kpca.fitting.fits import Added, Fitted, Fitting
-from scalable_kpca.fitting.options import Options
+from scalable_kpca.fitting.options import RANDOMIZED, Options
 from scalable_kpca.fitting.planned import resident_bytes
 
-__all__ = ["Added", "Fitted", "Fitting", "Options", "resident_bytes", "scores_of"]
+__all__ = ["RANDOMIZED", "Added", "Fitted", "Fitting", "Options", "resident_bytes", "scores_of"]

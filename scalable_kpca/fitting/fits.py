@@ -124,7 +124,7 @@ class Fitting:
 
     def run(self) -> Fitted:
         """Plan and fit."""
-        chosen = self._plan("nystroem" if self._options.max_passes == 0 else self._options.method)
+        chosen = self._plan(self._n_components, "nystroem" if self._options.max_passes == 0 else self._options.method)
         if isinstance(chosen, Plan):
             return Fitted(chosen, self._exact(chosen, self._n_components))
         # what does not fit is refused before anything is read; a number of components may be known only then
@@ -135,7 +135,14 @@ class Fitting:
             if not refines or fit.model.n_components == 0:
                 return Fitted(chosen, fit)
             exact = exact or self._exact_plan(fit.model.n_components)
-            start = _leading_directions(fit, spans, self._engine, exact.block_columns, chosen.batch_rows)
+            start = approximate_eigenvectors(
+                fit.model.basis,
+                fit.model.sums,
+                spans,
+                self._engine,
+                n_columns=exact.block_columns,
+                batch_rows=chosen.batch_rows,
+            )
         # the same components after passes over K, from the leading directions of the landmarks
         return Fitted(chosen, self._exact(exact, fit.model.n_components, start), fit)
 
@@ -166,10 +173,7 @@ class Fitting:
         )
         return Added(added, relative_residual(model.basis, sums))
 
-    def _plan(self, method: str) -> Plan | NystroemPlan:
-        return self._planned(self._n_components, method)
-
-    def _planned(self, n_components: Components, method: str, solver: str | None = None) -> Plan | NystroemPlan:
+    def _plan(self, n_components: Components, method: str, solver: str | None = None) -> Plan | NystroemPlan:
         return plan_fit(
             self._X,
             n_components,
@@ -183,7 +187,7 @@ class Fitting:
         )
 
     def _exact_plan(self, n_components: int) -> Plan:
-        exact = self._planned(n_components, "exact", "block_krylov")
+        exact = self._plan(n_components, "exact", "block_krylov")
         if not isinstance(exact, Plan):
             raise ConfigError("passes refine by the plan of an exact fit.")
         return exact
@@ -317,9 +321,3 @@ class Fitting:
             remove_zero_eig=options.remove_zero_eig,
             feature_names=self._names,
         )
-
-
-def _leading_directions(fit: NystroemFit, spans: Spans, engine: Engine, n_columns: int, batch_rows: int) -> Matrix:
-    return approximate_eigenvectors(
-        fit.model.basis, fit.model.sums, spans, engine, n_columns=n_columns, batch_rows=batch_rows
-    )

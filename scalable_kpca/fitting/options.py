@@ -12,7 +12,9 @@ import numpy as np
 from scalable_kpca.kernels import CallableKernel, Kernel, resolve_kernel
 from scalable_kpca.source import RowSummary
 
-__all__ = ["Options"]
+__all__ = ["RANDOMIZED", "Options"]
+
+RANDOMIZED = "randomized"  # scikit-learn's name of a solver, for which ours is block Krylov
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalable_kpca.errors import InvalidInputError, MemoryLimitError
-from scalable_kpca.fitting.options import Options
+from scalable_kpca.fitting.options import RANDOMIZED, Options
 from scalable_kpca.machine import disk_room
 from scalable_kpca.planning import plan
 from scalable_kpca.source import is_sparse, row_width
@@ -107,7 +107,7 @@ def _choices(X: Any, options: Options, workdir: Path, *, stays: bool) -> dict[st
         "n_landmarks": options.landmark_count,
         "landmarks": options.landmark_method,
         "dtype": dtype,
-        "solver": "block_krylov" if solver == "randomized" else solver,
+        "solver": "block_krylov" if solver == RANDOMIZED else solver,
         "gram": gram,
         "kernel": options.kernel_name,
         "memory_limit": options.memory_limit,

@@ -79,7 +79,7 @@ def _check_run(matrix: MatrixEntries, tiling: Tiling, allowed: float, i: int, st
         with np.errstate(invalid="ignore", over="ignore"):
             largest = max(float(np.abs(values).max()) for values in (tile, mirrored, diagonal))
             here = _check_tile(tile, mirrored, allowed * largest, int(rows[0]), int(columns[0]))
-        if i == j:  # every entry is seen on both sides
+        if i == j and here.n_bad:  # every entry is seen on both sides
             here = replace(here, n_bad=int((~np.isfinite(tile)).sum()))
         found = _worse(found, here)
     return found

@@ -16,6 +16,7 @@ from scalable_kpca.model import AnyModel
 from scalable_kpca.preimage.expansion import Expansion, expand
 from scalable_kpca.preimage.pairs import as_array, check_not_negative, check_scores, choose_training_pairs
 from scalable_kpca.source import FiniteCheck, check_width
+from scalable_kpca.tiling import is_whole
 
 __all__ = ["N_CANDIDATES", "Preimages", "best_preimages", "find_preimages", "preimage_finder"]
 
@@ -138,7 +139,7 @@ def preimage_finder(
 ) -> Callable[..., Preimages]:
     """Function from scores, and starts or None, to `Preimages`; holds what all blocks share: see `find_preimages`."""
     for name, value, least in (("max_iterations", max_iterations, 1), ("n_restarts", n_restarts, 0), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        if not (is_whole(value) and value >= least):
             raise InvalidInputError(f"{name}={value!r}; an integer ≥ {least} is needed.")
     check_not_negative("tol", tol)
     expansion = expand(model)
