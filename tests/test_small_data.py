@@ -67,7 +67,7 @@ def test_a_pass_over_one_tile_opens_no_threads(monkeypatch):
     monkeypatch.setattr(LocalEngine, "_threads", lambda engine: (opened.append(engine), threads_of(engine))[1])
     KernelPCA(2, kernel="rbf", n_jobs=2).fit(ROWS[:200])
     assert opened == []
-    KernelPCA(2, kernel="rbf", n_jobs=2).fit(ROWS)
+    KernelPCA(2, kernel="rbf", n_jobs=2, tile_rows=256).fit(ROWS)
     assert opened
 
 

@@ -23,7 +23,7 @@ EPS = float(np.finfo(np.float64).eps)
 MOST_VECTORS = (160, 6)  # and for each pair: LAPACK has the matrix by then
 LOOK_EVERY = 8  # steps: a look costs as much as a product
 NEARLY = 1e-7  # of the smallest pair: a tenth of the resolution at which `completeness` tells eigenvalues apart
-THREADED_ROWS = 1500  # from here on the factorisation gains by threads, even where others are busy
+THREADED_ROWS = 1000  # from here on the factorisation gains by threads, even where others are busy
 
 
 def leading_pairs(

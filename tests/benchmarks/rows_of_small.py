@@ -35,7 +35,7 @@ def small(settings: Settings) -> Findings:
         *(verdict for label, found in fits.items() for verdict in _of_case(label, found)),
     ]
     note = (
-        "Times are the shortest of seven rounds or more, both programs in turn in one process. All fits are complete: "
+        "Times are the shortest of 25 rounds or more, both programs in turn in one process. All fits are complete: "
         f"{all(found['complete'] for found in fits.values())}."
     )
     return Findings([*fits.values(), started], verdicts, [note])
