@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
-import signal
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from scalable_kpca.address_space import check_addresses, spare_addresses
 from scalable_kpca.errors import KernelPCAError
+from scalable_kpca.stopping import INTERRUPTED, terminable
 
 if TYPE_CHECKING:
     from scalable_kpca.workflow.stages import Prepared
@@ -23,7 +22,7 @@ __all__ = ["main", "skpca"]
 
 NOTHING_TO_DO = 99
 BUG = 70
-INTERRUPTED = 75
+TOO_LITTLE_MEMORY = 78
 
 # heavy imports wait until a command needs them: `--help` answers at once
 
@@ -39,36 +38,52 @@ class _NamedErrors(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _terminable():
+            spare_addresses()
+            check_addresses("this command")
+            with terminable():
                 return super().invoke(ctx)
         except KernelPCAError as error:
-            message, code = str(error), error.exit_code
+            message, code = str(error), _exit_code(error)
         except KeyboardInterrupt:
             message, code = "stopped; the same command resumes.", INTERRUPTED
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise  # click's own, and a reader of our output that has seen enough
         except Exception as error:
-            traceback.print_exc()
-            message, code = _bug_report(error), BUG
+            if _lacks_memory(error):
+                message, code = _out_of_memory(error), TOO_LITTLE_MEMORY
+            else:
+                traceback.print_exc()
+                message, code = _bug_report(error), BUG
         raise _Failure(message, code)
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM is an interrupt while a command runs: locks are released, exit code 75."""
+def _exit_code(error: KernelPCAError) -> int:
+    """The error's own, or that of what the system said: that it would pass, or that there is no memory."""
+    from scalable_kpca.faults import classify
 
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        raise KeyboardInterrupt
+    if _lacks_memory(error):
+        return TOO_LITTLE_MEMORY
+    return INTERRUPTED if classify(error) == "transient" else error.exit_code
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what signals do
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether there was no memory, or none for a thread or for a library, by what an error says or came from."""
+    while error is not None:
+        no_thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
+        no_library = isinstance(error, ImportError) and "failed to map segment" in str(error)
+        no_room = isinstance(error, OSError) and error.errno == errno.ENOMEM
+        if no_thread or no_library or no_room or isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _out_of_memory(error: Exception) -> str:
+    return (
+        f"the system gave no more memory ({str(error) or 'no size named'}), less than budget.memory allows for; set "
+        "budget.memory lower, or let the process have more (ulimit -v and -u, the control group), and run the same "
+        "command again: nothing finished is done twice."
+    )
 
 
 def _bug_report(error: Exception) -> str:
@@ -255,6 +270,27 @@ def status(output: Path, as_json: bool) -> None:
     report = inspect_output(output)
     _say(report.lines(), as_json)
     _answer(report.to_json(), as_json)
+
+
+@skpca.command()
+@_output
+@click.option("--force", is_flag=True, help="Also when the owner may be alive: you have seen that it is not.")
+@_json
+def unlock(output: Path, force: bool, as_json: bool) -> None:
+    """Remove the lock of OUTPUT when its owner is dead; a run does that by itself on the owner's host."""
+    from scalable_kpca.workflow.layout import Output
+    from scalable_kpca.workflow.lock import release_lock
+
+    owner = release_lock(Output(output).lock, force=force)
+    if owner is None:
+        _say([f"{output} is not locked"], as_json)
+    else:
+        _say(
+            [f"{output} was locked by process {owner.get('pid', '?')} on {owner.get('host', '?')}; it is free"], as_json
+        )
+    _answer({"status": "unchanged" if owner is None else "done", "owner": owner}, as_json)
+    if owner is None:
+        raise SystemExit(NOTHING_TO_DO)
 
 
 @skpca.command()

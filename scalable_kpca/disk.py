@@ -1,11 +1,20 @@
-"""Files and directories: whether they have reached the disk, and how much of it they take."""
+"""Files and directories: in their place, on the disk for certain, and how much of it they take."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
-__all__ = ["sync", "sync_tree", "tree_bytes"]
+__all__ = ["put", "sync", "sync_tree", "tree_bytes"]
+
+
+def put(staging: Path, place: Path) -> None:
+    """Rename a file of ours to its place and flush that, also where a directory has got its name."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    staging.replace(place)
+    sync(place.parent)
 
 
 def sync_tree(root: Path) -> None:

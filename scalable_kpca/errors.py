@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 __all__ = [
@@ -165,15 +169,60 @@ class CorruptTileError(KernelPCAError, OSError):
 
 
 @contextmanager
-def storage_errors(what: str) -> Iterator[None]:
-    """Turn the operating system's refusal into a StorageError that says what was being done; named errors pass."""
+def storage_errors(what: str, place: Path | None = None) -> Iterator[None]:
+    """Turn the operating system's refusal into a StorageError: what was being done, why not, what to do about it.
+
+    Parameters
+    ----------
+    what : str
+        Such as "writing PATH".
+    place : Path, optional
+        Of the file, where a library does not say it.
+
+    Raises
+    ------
+    StorageError
+        For an OSError; errors that are named already pass.
+    """
     try:
         yield
     except KernelPCAError:
         raise
     except OSError as error:
-        place = f" ({error.filename})" if error.filename else ""
+        reason = str(error) if error.errno is None else os.strerror(error.errno)
+        named = f" ({error.filename})" if error.filename else ""
         raise StorageError(
-            f"{what} failed: {error.strerror or error}{place}; make room or correct the path and its permissions, and "
-            "run the same command again: nothing finished is done twice."
+            f"{what} failed: {reason}{named}; {_remedy(error, place)}, and run the same command again: nothing "
+            "finished is done twice."
         ) from error
+
+
+_REMEDIES = {
+    errno.EACCES: "correct its permissions",
+    errno.EDQUOT: "make room within the quota or have it raised",
+    errno.ENFILE: "close files of other programs, as the whole system has too many open",
+    errno.ENOMEM: "let the process have more memory (ulimit -v, the control group)",
+    errno.EPERM: "correct its permissions",
+    errno.EROFS: "mount the file system for writing or choose another one",
+}
+
+
+def _remedy(error: OSError, place: Path | None) -> str:
+    """What helps against a refusal of the operating system."""
+    if error.errno == errno.ENOSPC:
+        path = Path(error.filename) if isinstance(error.filename, str) else place
+        return "remove files: it has no inodes left" if path and _has_no_inodes(path) else "make room"
+    if error.errno == errno.EFBIG:
+        return f"let files be larger than {resource.getrlimit(resource.RLIMIT_FSIZE)[0]} bytes (ulimit -f)"
+    if error.errno == errno.EMFILE:
+        return f"let more than {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} files be open (ulimit -n)"
+    return _REMEDIES.get(error.errno or 0, "make room or correct the path and its permissions")
+
+
+def _has_no_inodes(path: Path) -> bool:
+    """Whether the file system of a path counts its files, and has no room for one more."""
+    try:
+        state = os.statvfs(next(place for place in (path, *path.absolute().parents) if place.exists()))
+    except OSError:
+        return False
+    return state.f_files > 0 and state.f_favail == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import psutil
 from dask.utils import parse_bytes
 
+from scalable_kpca.address_space import free_addresses
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError
 
@@ -34,15 +36,33 @@ def available_processors() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that this process may have: the machine's, or less when a control group says so."""
+    """Bytes of memory that this process may have: the machine's, or less by a control group or by ``ulimit``."""
     total = int(psutil.virtual_memory().total)
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+    for place in _control_groups():
         try:
-            limit = int(Path("/sys/fs/cgroup", name).read_text())
-        except (OSError, ValueError):
+            total = min(total, int(place.read_text()))
+        except (OSError, ValueError):  # not there, or "max"
             continue
-        total = min(total, limit)
-    return total
+    return min(total, free_addresses())
+
+
+def _control_groups() -> Iterator[Path]:
+    """Files with the limit of the control group of this process and of those around it, in both versions."""
+    root = Path("/sys/fs/cgroup")
+    yield root / "memory.max"
+    yield root / "memory" / "memory.limit_in_bytes"
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        version_2 = not controllers
+        if not version_2 and "memory" not in controllers.split(","):
+            continue
+        below = Path(path.lstrip("/"))
+        for group in (below, *below.parents):
+            yield root / group / "memory.max" if version_2 else root / "memory" / group / "memory.limit_in_bytes"
 
 
 def release_memory() -> None:

@@ -1,8 +1,12 @@
-"""For every test: a calibration of this machine by its developer must not change what is planned."""
+"""For every test: neither a calibration of this machine nor how busy it is decides about anything."""
 
 import os
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine, open_engine
@@ -27,6 +29,7 @@ __all__ = [
     "gram_of",
     "rounding",
     "score_tolerance",
+    "skip",
     "store_rows",
 ]
 
@@ -34,6 +37,13 @@ EPS = float(np.finfo(np.float64).eps)
 MEMORY_LIMIT = 2**31
 
 Array = NDArray[Any]
+
+
+def skip(reason: str) -> None:
+    """Skip a test for want of what a machine lacks; where everything is required that is a failure."""
+    if os.environ.get("SKPCA_REQUIRE_ALL") == "1":
+        pytest.fail(f"SKPCA_REQUIRE_ALL=1 and {reason}")
+    pytest.skip(reason)
 
 
 def fit(

@@ -16,7 +16,10 @@ PACKAGE = "scalable_kpca"
 # a module imports from its own unit and from units before it, never from later ones
 ORDER = [
     "errors",
+    "faults",
+    "address_space",
     "disk",
+    "documents",
     "records",
     "machine",
     "source",
@@ -50,6 +53,7 @@ ORDER = [
     "report",
     "estimators",
     "workflow",
+    "stopping",
     "cli",
 ]
 

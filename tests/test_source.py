@@ -650,7 +650,8 @@ def test_damaged_copy_is_named_and_never_read_as_numbers(tmp_path, spoil):
     path = tmp_path / "rows.zarr"
     rows, _ = copy_of(matrix(), path)
     spoil(path / "c" / "1" / "0")
-    assert np.array_equal(rows.read(slice(0, 4)), matrix()[:4])  # the chunk before is whole
+    if spoil is spoil_bit:  # else the array is not opened at all: its files do not add up to what it declares
+        assert np.array_equal(rows.read(slice(0, 4)), matrix()[:4])  # the chunk before is whole
     with pytest.raises(StorageError, match=r"rows 4 to 8 of .* this copy is damaged: run or fit") as caught:
         rows.read(slice(4, 8))
     assert str(path) in str(caught.value)

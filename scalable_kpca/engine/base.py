@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from scalable_kpca.faults import attempt
+
 __all__ = ["Engine", "Event", "Graph", "Key", "Listener"]
 
 Key = Any  # dask's keys: str or (str, int, ...)
@@ -103,6 +105,14 @@ class Engine(ABC):
         kept : list
             A stand-in for each kept key, to be used as an argument in a later graph of the same engine.
         """
+
+    @staticmethod
+    def _attempted(graph: Graph) -> dict[Any, Any]:
+        """The same graph, whose tasks are tried again when they fail by what passes: see `faults.attempt`."""
+        return {
+            key: (attempt, *value) if type(value) is tuple and value and callable(value[0]) else value
+            for key, value in graph.items()
+        }
 
     def _counting(self, stage: str, weights: Mapping[Key, int] | None, progress: tuple[int, int] | None) -> _Counter:
         return _Counter(partial(self.notify, stage), weights or {}, progress)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
 from scalable_kpca.errors import ClusterError, KernelPCAError
 
-__all__ = ["ClusterEngine"]
+__all__ = ["STALL_SECONDS", "ClusterEngine"]
+
+STALL_SECONDS = 1800.0  # without a finished key, before a run gives up
+LOOK_SECONDS = 1.0  # between two looks at whether there is still a scheduler
 
 
 class ClusterEngine(Engine):
@@ -22,13 +26,15 @@ class ClusterEngine(Engine):
         Connected client; the caller closes it.
     listener : callable, optional
         Receives `Event` objects.
+    stall : float
+        Seconds without any finished output after which a run gives up: no worker, or only such as hang.
     """
 
     shares_memory = False
 
-    def __init__(self, client: Any, listener: Listener | None = None) -> None:
+    def __init__(self, client: Any, listener: Listener | None = None, *, stall: float = STALL_SECONDS) -> None:
         super().__init__(listener)
-        self._client = client
+        self._client, self._stall = client, stall
         self._address = str(client.scheduler.address)
         self.is_local = self._address.startswith("inproc://") or "://127.0.0.1:" in self._address
         client.register_plugin(_blas_plugin(), name="scalable-kpca-blas")
@@ -47,15 +53,9 @@ class ClusterEngine(Engine):
         from distributed.comm.core import CommClosedError
 
         count = self._counting(stage, weights, progress)
-
-        def finished(future: Any, key: Key) -> None:
-            if future.status == "finished":  # done is also what failed or was cancelled
-                count(key)
-
         try:
-            futures = self._client.get(graph, [*outputs, *keep], sync=False)
-            for key, future in zip(outputs, futures, strict=False):
-                future.add_done_callback(partial(finished, key=key))
+            futures = self._client.get(self._attempted(graph), [*outputs, *keep], sync=False)
+            self._wait(stage, dict(zip(futures, outputs, strict=False)), count)
             values = self._client.gather(futures[: len(outputs)])
         except KilledWorker as error:
             raise ClusterError(
@@ -73,6 +73,35 @@ class ClusterEngine(Engine):
             ) from error
         count.rest()
         return list(values), list(futures[len(outputs) :])
+
+    def _wait(self, stage: str, outputs: Mapping[Any, Key], count: Callable[[Key], None]) -> None:
+        """Return when every output is there, one has failed, or the scheduler is gone; count them as they come."""
+        arrived: SimpleQueue[Any] = SimpleQueue()
+        for future in outputs:
+            future.add_done_callback(arrived.put)
+        left, last = len(outputs), time.monotonic()
+        while left:
+            try:
+                future = arrived.get(timeout=LOOK_SECONDS)
+            except Empty:
+                if self._client.status != "running":
+                    return
+                if time.monotonic() - last > self._stall:
+                    raise self._stalled(stage, outputs) from None
+                continue
+            if future.status != "finished":  # done is also what failed or was cancelled
+                return
+            count(outputs[future])
+            left, last = left - 1, time.monotonic()
+
+    def _stalled(self, stage: str, outputs: Mapping[Any, Key]) -> ClusterError:
+        workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
+        self._client.cancel(list(outputs), force=True)
+        return ClusterError(
+            f"stage {stage!r}: nothing has finished for {self._stall:g} s on the scheduler at {self._address}, which "
+            f"has {workers} workers; look at their logs, or set cluster.stall higher, and run again: nothing "
+            "finished is done twice."
+        )
 
 
 def _blas_plugin() -> Any:

@@ -48,7 +48,7 @@ class LocalEngine(Engine):
     ) -> tuple[list[Any], list[Any]]:
         finished = self._counting(stage, weights, progress)
         callbacks = [(None, None, None, lambda key, *_: finished(key), None)]
-        wanted = [*outputs, *keep]
+        wanted, graph = [*outputs, *keep], self._attempted(graph)
         if not self._n_threads or _is_chain(graph):
             values = dask.local.get_sync(graph, wanted, callbacks=callbacks)
         else:

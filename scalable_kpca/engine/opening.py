@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dask.config
 
 from scalable_kpca.engine.base import Engine, Listener
 from scalable_kpca.engine.blas import single_threaded_blas
-from scalable_kpca.engine.cluster import ClusterEngine
+from scalable_kpca.engine.cluster import STALL_SECONDS, ClusterEngine
 from scalable_kpca.engine.local import LocalEngine
-from scalable_kpca.errors import ClusterError, ConfigError
+from scalable_kpca.engine.preflight import check_shared, check_versions
+from scalable_kpca.errors import ClusterError, ConfigError, KernelPCAError
 
-__all__ = ["CONNECT_SECONDS", "WAIT_SECONDS", "active_kind", "open_engine"]
+__all__ = ["CONNECT_SECONDS", "WAIT_SECONDS", "Tls", "active_kind", "open_engine"]
 
 CONNECT_SECONDS = 5  # for a scheduler to answer
 WAIT_SECONDS = 30  # for it to have a worker
@@ -24,6 +29,51 @@ WAIT_SECONDS = 30  # for it to have a worker
 # distributed has its workers return every freed array to the system, and get fresh pages for the next one: a pass takes
 # 1.4 times as long by that. These are what glibc arrives at by itself where nobody interferes.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(64 * 2**20), "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20)}
+
+
+# Of a scheduler of our own: a worker that hangs is started anew, and no task waits for workers that never come.
+PATIENCE = {"distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.no-workers-timeout": "300s"}
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files for an encrypted scheduler.
+
+    Attributes
+    ----------
+    ca, cert, key : Path
+        Certificates to trust; this client's own; its key, readable by nobody else.
+    """
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    def security(self) -> Any:
+        """Settings of `distributed` that let nothing through unencrypted.
+
+        Raises
+        ------
+        ConfigError
+            When a file is missing, or others may read the key.
+        """
+        from distributed import Security
+
+        for name in ("ca", "cert", "key"):
+            file: Path = getattr(self, name)
+            if not file.is_file():
+                raise ConfigError(f"cluster.tls.{name}: {file} is not a file; give the path of a PEM file.")
+        mode = stat.S_IMODE(self.key.stat().st_mode)
+        if mode & 0o077:
+            raise ConfigError(
+                f"cluster.tls.key: {self.key} has mode {mode:04o}, others may read it; run chmod 600 {self.key}."
+            )
+        return Security(
+            tls_ca_file=str(self.ca),
+            tls_client_cert=str(self.cert),
+            tls_client_key=str(self.key),
+            require_encryption=True,
+        )
 
 
 def active_kind() -> str:
@@ -49,6 +99,10 @@ def open_engine(
     address: str | None = None,
     n_workers: int | None = None,
     wait: float = WAIT_SECONDS,
+    stall: float = STALL_SECONDS,
+    dashboard: bool = False,
+    tls: Tls | None = None,
+    shared: Path | None = None,
     listener: Listener | None = None,
 ) -> Iterator[Engine]:
     """Engine for a kind of scheduler; everything that it started is stopped at the end.
@@ -66,6 +120,14 @@ def open_engine(
         Processes of ``"local"``.
     wait : float
         Seconds for a first worker of ``"address"`` and ``"client"`` to join.
+    stall : float
+        Seconds without anything finished on a cluster after which a run gives up.
+    dashboard : bool
+        Whether ``"local"`` serves dask's dashboard, on the loopback interface.
+    tls : Tls, optional
+        Of ``"address"``: nothing is said unencrypted then.
+    shared : Path, optional
+        Directory that every worker of a cluster must be able to read and write.
     listener : callable, optional
         Receives progress events.
 
@@ -76,7 +138,9 @@ def open_engine(
     Raises
     ------
     ClusterError
-        When no scheduler answers, or it has no worker.
+        When no scheduler answers, or it has no worker, or one with other libraries, or without access to `shared`.
+    ConfigError
+        When the settings do not go together.
 
     Notes
     -----
@@ -89,14 +153,20 @@ def open_engine(
                 yield engine
             finally:
                 engine.close()
-        elif kind == "client":
-            client = _active_client()
-            _wait_for_worker(client, wait)
-            yield ClusterEngine(client, listener)
-        elif kind in ("local", "address"):
-            with _connected(kind, address, n_workers, n_threads) as client:
+        elif kind in ("client", "local", "address"):
+            if kind == "client":
+                connection: Any = nullcontext(_active_client())
+            elif kind == "local":
+                connection = _local(n_workers, n_threads, dashboard=dashboard)
+            else:
+                connection = _connected(address, tls)
+            with connection as client:
                 _wait_for_worker(client, wait)
-                yield ClusterEngine(client, listener)
+                if kind != "local":
+                    check_versions(client)
+                if shared is not None:
+                    check_shared(client, shared)
+                yield ClusterEngine(client, listener, stall=stall)
         else:
             raise ConfigError(
                 f"cluster kind {kind!r} is not known; choose one of threads, synchronous, local, address."
@@ -113,36 +183,58 @@ def _active_client() -> Any:
 
 
 @contextmanager
-def _connected(kind: str, address: str | None, n_workers: int | None, n_threads: int) -> Iterator[Any]:
+def _local(n_workers: int | None, n_threads: int, *, dashboard: bool) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
-    if kind == "local":
-        before = dask.config.get("distributed.nanny.pre-spawn-environ")
-        with (
-            dask.config.set({"distributed.nanny.pre-spawn-environ": {**before, **ALLOCATOR}}),
-            LocalCluster(
-                n_workers=n_workers,
-                threads_per_worker=n_threads,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            yield client
-        return
+    before = dask.config.get("distributed.nanny.pre-spawn-environ")
+    with (
+        dask.config.set({**PATIENCE, "distributed.nanny.pre-spawn-environ": {**before, **ALLOCATOR}}),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=n_threads,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # of its other pages, which would else be served to everyone
+            scheduler_kwargs={"dashboard": dashboard},
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _connected(address: str | None, tls: Tls | None) -> Iterator[Any]:
+    from distributed import Client, Security
+
     if address is None:
         raise ConfigError("cluster.kind is 'address' but no address is given; set cluster.address to tcp://HOST:PORT.")
+    if tls is not None and not address.startswith("tls://"):
+        raise ConfigError(f"cluster.tls is given, and cluster.address={address} is not encrypted; use tls://HOST:PORT.")
     try:
-        _check_address(address)  # a client that fails later tries to close what it never opened
-        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+        _check_address(address)
+        # the connection first: a client that fails to connect logs tracebacks when it is thrown away
+        security = Security() if tls is None else tls.security()
+        asyncio.run(_greet(address, security))
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, security=security)
+    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+        if isinstance(error, KernelPCAError):
+            raise
+        advice = "start one or correct it"
+        if address.startswith("tls://"):
+            advice += ", and see that cluster.tls names certificates that it accepts"
         raise ClusterError(
-            f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s ({error}); start one or correct it."
+            f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s ({error}); {advice}."
         ) from error
     try:
         yield client
     finally:
         _close(client)
+
+
+async def _greet(address: str, security: Any) -> None:
+    from distributed.comm.core import connect
+
+    comm = await connect(address, timeout=CONNECT_SECONDS, **security.get_connection_args("client"))
+    await comm.close()
 
 
 def _close(client: Any) -> None:

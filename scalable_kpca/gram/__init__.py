@@ -5,7 +5,7 @@ from scalable_kpca.gram.memory import MemoryGram
 from scalable_kpca.gram.passes import Gram, PassResult
 from scalable_kpca.gram.products import TileCounts
 from scalable_kpca.gram.recompute import RecomputeGram
-from scalable_kpca.gram.store import StoredTiles, create_tiles
+from scalable_kpca.gram.store import StoredTiles, create_tiles, find_tiles
 from scalable_kpca.gram.stored import StoredGram
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "TileCounts",
     "check_matrix",
     "create_tiles",
+    "find_tiles",
 ]

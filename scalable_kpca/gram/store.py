@@ -10,7 +10,7 @@ Format (version 1)
 from __future__ import annotations
 
 import contextlib
-import errno
+import logging
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -23,19 +23,19 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError, storage_errors
+from scalable_kpca.errors import CorruptTileError, IncompleteGramError, storage_errors
+from scalable_kpca.faults import is_loss
 from scalable_kpca.gram.chunks import ChunkWriter, DamagedChunkError, read_strips, write_chunk
+from scalable_kpca.gram.opening import FORMAT_VERSION, described_tiles, open_store
 from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.source import checked_codecs
 from scalable_kpca.tiling import Tiling
 
-__all__ = ["FORMAT_VERSION", "StoredTiles", "create_tiles"]
+__all__ = ["FORMAT_VERSION", "StoredTiles", "create_tiles", "find_tiles"]
 
-FORMAT_VERSION = 1
+MOST_KEPT = 16  # damaged chunks that are put aside: a disk that loses many must not be filled by them
 
-# What a file system says when contents are lost. Whatever else it says (no permission, too many open files), they may
-# be whole, and are not to be thrown away. Errors without a number are ours and zarr's, about contents.
-LOST = (errno.EIO, errno.EBADMSG, errno.EISDIR, errno.ENOENT, None)
+logger = logging.getLogger(__name__)
 
 Matrix = NDArray[np.float64]
 Tile = NDArray[np.floating[Any]]
@@ -98,7 +98,7 @@ class StoredTiles:
             except DamagedChunkError as error:
                 raise CorruptTileError(i, j, str(self._chunk(i, j)), str(error)) from error
             except OSError as error:
-                if error.errno not in LOST:
+                if not is_loss(error):
                     raise
                 raise CorruptTileError(i, j, str(self._chunk(i, j)), f"it cannot be read: {error}") from error
 
@@ -169,9 +169,18 @@ class StoredTiles:
 
     def withdraw(self, i: int, j: int) -> None:
         """Clear the place of a missing or damaged tile, its commit first; only a new commit makes it readable."""
-        for at in ((i, j), (j, i)):
-            _remove(Path(self.path, "row_sums", _open(self)[1].metadata.encode_chunk_key((*at, 0))))
-        _remove(self._chunk(i, j))
+        sums = [Path("row_sums", _open(self)[1].metadata.encode_chunk_key((*at, 0))) for at in ((i, j), (j, i))]
+        for name in (*sums, self._chunk(i, j).relative_to(self.path)):
+            _remove(Path(self.path), name)
+
+    def put_aside(self, error: CorruptTileError) -> None:
+        """Move the chunk of a damaged tile to ``damaged/`` beside the store, where it can be looked at; and say so."""
+        chunk, aside = self._chunk(error.i, error.j), Path(self.path).parent / "damaged"
+        logger.warning("tile (%d, %d) of %s is made again: %s", error.i, error.j, self.path, error.reason)
+        with contextlib.suppress(OSError):  # it is made again in any case
+            aside.mkdir(mode=0o700, exist_ok=True)
+            if sum(1 for _ in aside.iterdir()) < MOST_KEPT:
+                chunk.replace(aside / f"tile-{error.i}-{error.j}")
 
     def sweep(self) -> int:
         """Remove the temporary files that a killed writer left; the caller must be the only writer."""
@@ -184,13 +193,14 @@ class StoredTiles:
         return Path(self.path, "tiles", _open(self)[0].metadata.encode_chunk_key((i, j)))
 
     def _sums(self, i: int, j: int) -> Matrix:
+        _, stored = _open(self)  # what cannot be opened is no damage of one tile
         with storage_errors(f"reading the sums of tile ({min(i, j)}, {max(i, j)}) of {self.path}"):
             try:
-                sums: Matrix = _open(self)[1][i, j, :]
+                sums: Matrix = stored[i, j, :]
             except MemoryError:
                 raise
             except Exception as error:
-                if isinstance(error, OSError) and error.errno not in LOST:
+                if isinstance(error, OSError) and not is_loss(error):
                     raise
                 raise CorruptTileError(min(i, j), max(i, j), f"{self.path}/row_sums", str(error)) from error
         return sums
@@ -258,27 +268,31 @@ def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attri
     return tiles
 
 
+def find_tiles(path: Path) -> StoredTiles | None:
+    """The store at `path` as it describes itself, for a look at it; None where there is none.
+
+    Raises
+    ------
+    StorageError
+        When it cannot be opened, or has more tiles than can be looked at one by one.
+    """
+    if not path.is_symlink() and not path.exists():
+        return None
+    tiles = StoredTiles(str(path), *described_tiles(path))
+    _open(tiles)
+    return tiles
+
+
 @lru_cache(maxsize=8)
 def _open(tiles: StoredTiles) -> tuple[Any, Any]:
-    try:
-        group: Any = zarr.open_group(tiles.path, mode="r+")
-        found = group.attrs.get("fingerprint"), group.attrs.get("format_version")
-        arrays = tuple(group[name].with_config({"write_empty_chunks": True}) for name in ("tiles", "row_sums"))
-    except Exception as error:
-        raise StorageError(
-            f"{tiles.path} is not a Gram store that can be opened ({error}); remove it to start again."
-        ) from error
-    if found != (tiles.fingerprint, FORMAT_VERSION):
-        raise StorageError(
-            f"{tiles.path} belongs to fingerprint {found[0]} (format {found[1]}), this job is {tiles.fingerprint} "
-            f"(format {FORMAT_VERSION}); choose another directory or remove it."
-        )
-    return arrays
+    return open_store(Path(tiles.path), tiles.tiling, tiles.dtype, tiles.fingerprint)
 
 
-def _remove(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+def _remove(root: Path, name: Path) -> None:
+    """Remove a chunk or a directory in its place, and a file in the place of a directory above it."""
+    for place in (*reversed((root / name).parents[: len(name.parts) - 1]), root / name):
+        with contextlib.suppress(FileNotFoundError):
+            if not place.is_dir():
+                place.unlink()
+            elif place == root / name:
+                shutil.rmtree(place)

@@ -55,7 +55,9 @@ class StoredGram:
     def build(self, block: Block | None = None) -> PassResult:
         """Compute exactly the missing and damaged tiles, and K times `block` on the way."""
         self._tiles.sweep()
-        return self._pass(block, "tiles", build=True)
+        built = self._pass(block, "tiles", build=True)
+        self._tiles.sweep()  # of workers that died on the way
+        return built
 
     def multiply(self, block: Block) -> PassResult:
         """One pass: K times `block` of shape (n_samples, b)."""
@@ -110,7 +112,8 @@ def _build_and_multiply(
         if tiles.is_committed(i, j):
             read = _read_and_multiply(tiles, i, j, w_rows, w_columns, measure=True)
             return replace(read, error=strips.error)
-    except CorruptTileError:
+    except CorruptTileError as error:
+        tiles.put_aside(error)
         counts = TileCounts(computed=1, repaired=1)
     tiles.withdraw(i, j)
     made = computed_strips(strips, tiles.tiling, i, j)

@@ -61,7 +61,7 @@ class CallableKernel(GivenKernel):
     def to_json(self) -> dict[str, Any]:
         parameters = dict(self.parameters)
         try:
-            json.dumps(parameters)
+            json.dumps(parameters, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"kernel_params are written down as JSON, and these cannot be ({error}); give numbers and text, and "

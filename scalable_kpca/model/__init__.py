@@ -9,7 +9,7 @@ from typing import Any
 from scalable_kpca.errors import InvalidInputError, ModelFormatError
 from scalable_kpca.kernels import CallableKernel, kernel_from_json
 from scalable_kpca.model.exact import Model, in_memory, read_exact, save_exact
-from scalable_kpca.model.files import read_description
+from scalable_kpca.model.files import check_arrays, read_description
 from scalable_kpca.model.nystroem import NystroemModel, read_nystroem, save_nystroem
 
 __all__ = ["AnyModel", "Model", "NystroemModel", "in_memory", "load_model", "save_model"]
@@ -43,7 +43,8 @@ def save_model(model: AnyModel, path: str | Path) -> None:
 def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) -> AnyModel:
     """Model from a directory that `save_model` wrote.
 
-    Training rows of an exact model stay on disk until they are needed.
+    Training rows of an exact model stay on disk until they are needed. Nothing that a model holds is executed, and
+    nothing outside its directory is read; it takes no more memory than it has bytes.
 
     Parameters
     ----------
@@ -62,19 +63,23 @@ def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) ->
     fields = read_description(directory)
     _check_function(directory, fields.get("kernel"), kernel)
     try:
+        check_arrays(directory)
         fields["kernel"] = kernel_from_json(fields["kernel"], kernel)
         return _READERS[fields["method"]](directory, fields)
     except Exception as error:
-        raise ModelFormatError(f"{directory} is damaged or incomplete: {error}.") from error
+        raise ModelFormatError(f"{directory} is damaged or incomplete: {str(error)[:400]}.") from error
 
 
 def _check_function(directory: Path, stored: Any, function: Callable[..., Any] | None) -> None:
     """InvalidInputError unless a function is given exactly when the kernel of a model is one."""
     name = stored.get("name") if isinstance(stored, dict) else stored
     if name == CallableKernel.name and function is None:
+        described = str(stored.get("function"))[:200]
         raise InvalidInputError(
-            f"the kernel of {directory} is a function, {stored.get('function')}, and no code is loaded with a model; "
+            f"the kernel of {directory} is a function, {described}, and no code is loaded with a model; "
             "give it: load_model(path, kernel=function)."
         )
     if name != CallableKernel.name and function is not None:
-        raise InvalidInputError(f"the kernel of {directory} is {name!r}, and a function was given: leave it out.")
+        raise InvalidInputError(
+            f"the kernel of {directory} is {repr(name)[:80]}, and a function was given: leave it out."
+        )

@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 from scalable_kpca.centering import Centering
 from scalable_kpca.certificate import Certificate
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.model.files import check_finite, create_array, new_model, open_arrays
+from scalable_kpca.model.files import arrays_path, check_fields, check_finite, create_array, new_model, read_array
 from scalable_kpca.source import (
+    ROW_DTYPES,
     ArrayRows,
     NoRows,
     Rows,
     SparseRows,
     StoredRows,
     StoredSparseRows,
+    check_group,
     is_sparse,
+    open_stored,
     write_sparse_rows,
 )
 from scalable_kpca.tiling import Tiling
@@ -141,24 +144,21 @@ def in_memory(model: Model) -> Model:
 
 def read_exact(directory: Path, fields: dict[str, Any]) -> Model:
     """Model from a directory and its description; any exception when they do not belong together."""
+    check_fields(fields, "n_samples", "n_features", "tile_rows", "n_passes")
     model = _assemble(directory, fields)
     _check(model)
     return model
 
 
 def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
-    group = open_arrays(directory)
-    eigenvalues, eigenvectors, row_means = (
-        np.asarray(group[name][...], np.float64) for name in ("eigenvalues", "eigenvectors", "row_means")
-    )
     return Model(
         kernel=fields["kernel"],
-        rows=_rows(directory, group, fields),
+        rows=_rows(directory, fields),
         tile_rows=fields["tile_rows"],
         dtype=fields["dtype"],
-        centering=Centering(row_means, float(fields["grand_mean"])),
-        eigenvalues=eigenvalues,
-        eigenvectors=eigenvectors,
+        centering=Centering(read_array(directory, "row_means", 1), float(fields["grand_mean"])),
+        eigenvalues=read_array(directory, "eigenvalues", 1),
+        eigenvectors=read_array(directory, "eigenvectors", 2),
         certificate=Certificate.from_json(fields["certificate"]),
         solver=fields["solver"],
         n_passes=fields["n_passes"],
@@ -166,27 +166,27 @@ def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
     )
 
 
-def _rows(directory: Path, group: Any, fields: dict[str, Any]) -> Rows:
-    """The training rows of a description; ValueError when they are not what is stored."""
+def _rows(directory: Path, fields: dict[str, Any]) -> Rows:
+    """The training rows of a description; any exception when they are not what is stored."""
     form, n_samples, n_features, dtype = (fields[name] for name in ("rows", "n_samples", "n_features", "rows_dtype"))
     if form == "none" and n_features == n_samples:
         return NoRows(n_samples)
-    path = str(_rows_path(directory))
+    path = _rows_path(directory)
     if form == "csr":
-        stored: Any = group["rows"]["data"]
-        fits = stored.dtype.name == dtype and group["rows"]["ends"].shape == (n_samples + 1,)
-        rows: Rows = StoredSparseRows(path, n_samples, n_features, dtype)
+        check_group(path)
+        open_stored(path / "data", (dtype,), 1)
+        fits = open_stored(path / "ends", ("int64",), 1).shape == (n_samples + 1,)
+        rows: Rows = StoredSparseRows(str(path), n_samples, n_features, dtype)
     else:
-        stored = group["rows"]
-        fits = form == "dense" and stored.shape == (n_samples, n_features) and stored.dtype.name == dtype
-        rows = StoredRows(path, n_samples, n_features, dtype)
-    if not fits:
+        fits = form == "dense" and open_stored(path, (dtype,), 2).shape == (n_samples, n_features)
+        rows = StoredRows(str(path), n_samples, n_features, dtype)
+    if not fits or dtype not in ROW_DTYPES:
         raise ValueError(f"the training rows are not the {n_samples} × {n_features} {dtype} of model.json")
     return rows
 
 
 def _rows_path(directory: Path) -> Path:
-    return directory / "arrays.zarr" / "rows"
+    return arrays_path(directory) / "rows"
 
 
 def _form(rows: Rows) -> str:
@@ -207,8 +207,8 @@ def _check(model: Model) -> None:
             "grand_mean": model.centering.grand_mean,
         }
     )
-    if not isinstance(model.tile_rows, int) or model.tile_rows < 1:
-        raise ValueError(f"tile_rows is {model.tile_rows!r}")
+    if model.tile_rows < 1:
+        raise ValueError("tile_rows is 0")
 
 
 def _write_arrays(model: Model, group: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.documents import format_json, read_json, refuse_links
 from scalable_kpca.errors import ModelFormatError, StorageError, storage_errors
-from scalable_kpca.source import checked_codecs
+from scalable_kpca.source import ROW_DTYPES, check_group, checked_codecs, open_stored
 
-__all__ = ["FORMAT_VERSION", "check_finite", "create_array", "new_model", "open_arrays", "read_description"]
+__all__ = [
+    "FORMAT_VERSION",
+    "arrays_path",
+    "check_arrays",
+    "check_fields",
+    "check_finite",
+    "create_array",
+    "new_model",
+    "read_array",
+    "read_description",
+]
 
 FORMAT_VERSION = 4
 
@@ -26,18 +36,24 @@ def new_model(path: str | Path, description: Mapping[str, Any]) -> Iterator[Any]
     Raises
     ------
     StorageError
-        When the directory holds something or cannot be written.
+        When the directory holds something or cannot be written, or the description could not be read again.
     """
     import zarr
 
     directory = Path(path)
+    try:
+        text = format_json({"format": "scalable_kpca model", "format_version": FORMAT_VERSION, **description})
+    except ValueError as error:
+        raise StorageError(
+            f"the model cannot be described in {directory / 'model.json'}, as it could not be loaded again: {error}; "
+            "kernel_params must be finite, and feature names shorter."
+        ) from error
     with storage_errors(f"writing the model to {directory}"):
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
             raise StorageError(f"{directory} is not empty; save a model in a new directory.")
-        yield zarr.create_group(str(directory / "arrays.zarr"))
-        fields = {"format": "scalable_kpca model", "format_version": FORMAT_VERSION, **description}
-        (directory / "model.json").write_text(json.dumps(fields, indent=1))
+        yield zarr.create_group(str(arrays_path(directory)))
+        (directory / "model.json").write_text(text)
 
 
 def create_array(group: Any, name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int) -> Any:
@@ -55,7 +71,7 @@ def read_description(directory: Path) -> dict[str, Any]:
     """Contents of ``model.json``; ModelFormatError when it is absent, damaged or of another format."""
     file = directory / "model.json"
     try:
-        fields = json.loads(file.read_text())
+        fields = read_json(file)
     except OSError as error:
         raise ModelFormatError(
             f"{directory} holds no model.json that can be read: {error.strerror or error}."
@@ -66,15 +82,40 @@ def read_description(directory: Path) -> dict[str, Any]:
         raise ModelFormatError(f"{file} is damaged: it holds no description of a model.")
     found = fields.get("format_version")
     if found != FORMAT_VERSION:
-        raise ModelFormatError(f"{directory} has model format {found!r}; this version reads {FORMAT_VERSION}.")
+        raise ModelFormatError(f"{directory} has model format {repr(found)[:80]}; this version reads {FORMAT_VERSION}.")
     return fields
 
 
-def open_arrays(directory: Path) -> Any:
-    """The zarr group of the arrays, for reading."""
-    import zarr
+def arrays_path(directory: Path) -> Path:
+    """The zarr group of the arrays."""
+    return directory / "arrays.zarr"
 
-    return zarr.open_group(str(directory / "arrays.zarr"), mode="r")
+
+def check_arrays(directory: Path) -> None:
+    """ValueError or OSError unless the arrays are in a group of ours, from which no link leads away."""
+    refuse_links(arrays_path(directory))
+    check_group(arrays_path(directory))
+
+
+def read_array(directory: Path, name: str, n_dims: int, *dtypes: str) -> NDArray[Any]:
+    """An array of a model, whole, float64 or one of these dtypes; any exception when it is none of ours.
+
+    Memory: no more than the bytes of its files.
+    """
+    array: NDArray[Any] = np.asarray(open_stored(arrays_path(directory) / name, dtypes or ("float64",), n_dims)[...])
+    return array
+
+
+def check_fields(fields: Mapping[str, Any], *counts: str) -> None:
+    """ValueError unless these fields of a description are whole numbers, its dtype is ours, and its names are text."""
+    for name in counts:
+        if type(fields[name]) is not int or fields[name] < 0:
+            raise ValueError(f"{name} is {repr(fields[name])[:80]}")
+    if fields["dtype"] not in ROW_DTYPES:
+        raise ValueError(f"dtype is {repr(fields['dtype'])[:80]}")
+    names = fields["feature_names"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("feature_names are not all text")
 
 
 def check_finite(arrays: Mapping[str, float | NDArray[Any]]) -> None:

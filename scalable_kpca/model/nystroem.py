@@ -10,9 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.model.files import check_finite, create_array, new_model, open_arrays
+from scalable_kpca.model.files import arrays_path, check_fields, check_finite, create_array, new_model, read_array
 from scalable_kpca.nystroem import Accumulators, Basis, NystroemCertificate, Projection
-from scalable_kpca.source import RowBlock, SparseRows, StoredSparseRows, gram_columns, is_sparse, write_sparse_rows
+from scalable_kpca.source import (
+    ROW_DTYPES,
+    RowBlock,
+    SparseRows,
+    StoredSparseRows,
+    gram_columns,
+    is_sparse,
+    open_stored,
+    write_sparse_rows,
+)
 
 __all__ = ["NystroemModel", "read_nystroem", "save_nystroem"]
 
@@ -121,18 +130,11 @@ def save_nystroem(model: NystroemModel, path: str | Path) -> None:
 
 def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
     """Model from a directory and its description; any exception when they do not belong together."""
-    group = open_arrays(directory)
-    if fields["landmarks"] == "csr":
-        m = int(group["shift"].shape[0])
-        dtype = group["landmarks"]["data"].dtype.name
-        stored = StoredSparseRows(str(_landmarks_path(directory)), m, int(fields["n_features"]), dtype)
-        landmarks = stored.read(slice(0, m))
-    else:
-        landmarks = np.asarray(group["landmarks"][...])
-    found = {name: np.asarray(group[name][...], np.float64) for name in _FLOAT64}
+    check_fields(fields, "n_samples", "n_features")
+    found = {name: read_array(directory, name, n_dims) for name, n_dims in _FLOAT64.items()}
     basis = Basis(
         kernel=fields["kernel"],
-        landmarks=landmarks,
+        landmarks=_landmarks(directory, fields, len(found["shift"])),
         dtype=fields["dtype"],
         scale=float(fields["scale"]),
         accumulates_features=bool(fields["accumulates_features"]),
@@ -142,7 +144,7 @@ def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
     numbers = {name: float(fields[name]) for name in ("diagonal_sum", "max_diagonal", "entry_error")}
     model = NystroemModel(
         basis=basis,
-        sums=Accumulators(basis.digest, int(fields["n_samples"]), found["gram"], found["sums"], **numbers),
+        sums=Accumulators(basis.digest, fields["n_samples"], found["gram"], found["sums"], **numbers),
         eigenvalues=found["eigenvalues"],
         weights=found["weights"],
         offset=found["offset"],
@@ -150,13 +152,21 @@ def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
         feature_names=tuple(fields["feature_names"]),
     )
     if fields["precomputed"]:
-        model = replace(model, columns=np.asarray(group["columns"][...], np.int64))
+        model = replace(model, columns=read_array(directory, "columns", 1, "int64"))
     check_finite({**_arrays(model), **numbers})
     _check_shapes(model, fields)
     return model
 
 
-_FLOAT64 = ("shift", "omega", "projection", "gram", "sums", "eigenvalues", "weights", "offset")
+_FLOAT64 = {"shift": 1, "omega": 1, "projection": 2, "gram": 2, "sums": 1, "eigenvalues": 1, "weights": 2, "offset": 1}
+
+
+def _landmarks(directory: Path, fields: dict[str, Any], m: int) -> RowBlock:
+    if fields["landmarks"] != "csr":
+        return read_array(directory, "landmarks", 2, *ROW_DTYPES)
+    path = _landmarks_path(directory)
+    dtype = open_stored(path / "data", ROW_DTYPES, 1).dtype.name
+    return StoredSparseRows(str(path), m, fields["n_features"], dtype).read(slice(0, m))
 
 
 def _arrays(model: NystroemModel) -> dict[str, NDArray[Any]]:
@@ -180,7 +190,7 @@ def _arrays(model: NystroemModel) -> dict[str, NDArray[Any]]:
 
 
 def _landmarks_path(directory: Path) -> Path:
-    return directory / "arrays.zarr" / "landmarks"
+    return arrays_path(directory) / "landmarks"
 
 
 def _check_shapes(model: NystroemModel, fields: dict[str, Any]) -> None:

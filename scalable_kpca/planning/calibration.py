@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from threadpoolctl import threadpool_info
 
+from scalable_kpca.documents import read_json
 from scalable_kpca.engine import single_threaded_blas
 from scalable_kpca.machine import available_memory
 from scalable_kpca.planning.measurements import measure_algebra, measure_disk, measure_evaluation, measure_products
@@ -169,7 +170,7 @@ def _identity() -> dict[str, Any]:
 
 def _load(path: Path | None) -> dict[str, Rates]:
     try:
-        found = json.loads(path.read_text()) if path is not None else {}
+        found = read_json(path) if path is not None else {}
         if found["identity"] != _identity():
             return {}
         return {

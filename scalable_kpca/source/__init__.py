@@ -37,10 +37,13 @@ from scalable_kpca.source.sparse import (
     stack,
 )
 from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
+from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
 from scalable_kpca.source.tables import Source, open_source
 
 __all__ = [
     "ASYMMETRY",
+    "ROW_DTYPES",
+    "ArrayDescription",
     "ArrayRows",
     "ArraySource",
     "ArraySpan",
@@ -63,6 +66,7 @@ __all__ = [
     "StoredSparseRows",
     "alike",
     "as_csr",
+    "check_group",
     "check_landmark_block",
     "check_width",
     "checked_codecs",
@@ -71,6 +75,7 @@ __all__ = [
     "is_sparse",
     "open_rows",
     "open_source",
+    "open_stored",
     "read_rows",
     "refuse_asymmetric",
     "row_spans",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import InvalidInputError, StorageError, storage_errors
 from scalable_kpca.source.checks import FiniteCheck, Moments, RowSummary
 from scalable_kpca.source.sparse import RowBlock, is_sparse, stack
+from scalable_kpca.source.stored_arrays import ROW_DTYPES, open_stored
 
 __all__ = [
     "ArrayRows",
@@ -222,22 +223,23 @@ def write_rows(
                 f"the source announced {n_samples} rows and delivered {summary.n_samples}: it changed while it was "
                 "read; run again when it is at rest."
             )
-        array.update_attributes({"fingerprint": fingerprint, "summary": asdict(summary)})
+        # a variance may overflow, and JSON has no infinity
+        described = asdict(summary) | {"variance": str(summary.variance)}
+        array.update_attributes({"fingerprint": fingerprint, "summary": described})
     return StoredRows(str(path), n_samples, n_features, dtype), summary
 
 
 def open_rows(path: Path, fingerprint: str) -> tuple[StoredRows, RowSummary] | None:
     """The finished copy at `path`, or None when there is none with this fingerprint."""
-    import zarr
-
     try:
-        array = zarr.open_array(str(path), mode="r")
+        array = open_stored(path, ROW_DTYPES, 2)
         if array.attrs["fingerprint"] != fingerprint:
             return None
-        summary = RowSummary(**array.attrs["summary"])  # type: ignore[arg-type]
+        n_samples, n_features = array.shape
+        summary = RowSummary(n_samples, n_features, float(array.attrs["summary"]["variance"]))
     except Exception:  # absent, unfinished or damaged: in each case it is made again
         return None
-    return StoredRows(str(path), summary.n_samples, summary.n_features, array.dtype.name), summary
+    return StoredRows(str(path), n_samples, n_features, array.dtype.name), summary
 
 
 def digest_rows(rows: Rows, tile_rows: int) -> str:
@@ -286,6 +288,4 @@ def _identity(path: str) -> tuple[int, int]:
 @lru_cache(maxsize=8)
 def _open_array(path: str, inode: int, changed: int) -> Any:
     del inode, changed  # part of the key: an array that replaced another at the same path is opened anew
-    import zarr
-
-    return zarr.open_array(path, mode="r")
+    return open_stored(Path(path), ROW_DTYPES, 2)

@@ -12,6 +12,7 @@ import numpy as np
 from scalable_kpca.errors import StorageError, storage_errors
 from scalable_kpca.source.rows import Rows, checked_codecs, cut
 from scalable_kpca.source.sparse import RowBlock, block_of_entries
+from scalable_kpca.source.stored_arrays import ROW_DTYPES, check_group, open_stored
 
 __all__ = ["StoredSparseRows", "write_sparse_rows"]
 
@@ -41,10 +42,15 @@ class StoredSparseRows:
         try:
             data, indices, ends = _open_arrays(self.path, *_identity(self.path))
             lengths = ends[rows.start : rows.stop + 1]
+            # a chunk that is gone reads as −1; scipy believes what it is given, and would read beyond it
+            if lengths[0] < 0 or (np.diff(lengths) < 0).any() or lengths[-1] > data.shape[0]:
+                raise ValueError("a chunk of where rows end is missing")  # noqa: TRY301
             entries = slice(int(lengths[0]), int(lengths[-1]))
-            block = block_of_entries(data[entries], indices[entries], lengths, self.n_features)
-            # finite when they are stored; a chunk that is gone reads as NaN or −1
-            if np.isnan(block.data).any() or lengths.min() < 0 or block.indices.min(initial=0) < 0:
+            columns = indices[entries]
+            if columns.min(initial=0) < 0 or columns.max(initial=0) >= self.n_features:
+                raise ValueError("a chunk of columns is missing")  # noqa: TRY301
+            block = block_of_entries(data[entries], columns, lengths, self.n_features)
+            if np.isnan(block.data).any():  # finite when they are stored
                 raise ValueError("a chunk is missing")  # noqa: TRY301
         except Exception as error:
             raise StorageError(
@@ -120,7 +126,9 @@ def _identity(path: str) -> tuple[int, int]:
 @lru_cache(maxsize=8)
 def _open_arrays(path: str, inode: int, changed: int) -> tuple[Any, Any, Any]:
     del inode, changed  # part of the key: a group that replaced another at the same path is opened anew
-    import zarr
-
-    group = zarr.open_group(path, mode="r")
-    return group["data"], group["indices"], group["ends"]
+    group = Path(path)
+    check_group(group)
+    data, indices = open_stored(group / "data", ROW_DTYPES, 1), open_stored(group / "indices", ("int32", "int64"), 1)
+    if data.shape != indices.shape:
+        raise ValueError(f"{data.shape[0]} entries have {indices.shape[0]} columns")
+    return data, indices, open_stored(group / "ends", ("int64",), 1)

@@ -88,7 +88,7 @@ def choose_tile(job: Job, gram: str, given: int | None, limits: Limits) -> int:
     MemoryLimitError
         Naming the smallest limit that works.
     """
-    candidates = [given] if given is not None else list(tile_candidates(job.n_samples))
+    candidates = [given] if given is not None else list(tile_candidates(job.n_samples, job.n_features))
     tried = [gram] if gram != "auto" else ["zarr", "recompute"] if limits.has_disk else ["recompute"]
     for home in tried:
         smallest = min(SMALLEST_STORED, candidates[0]) if gram == "auto" and home == "zarr" else 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
 
 from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.tiling.tiles import Tiling
@@ -45,7 +46,8 @@ START_BYTES = 16 * 2**20  # that it takes of what is kept for the process itself
 LARGEST_TILE = 4096  # 64 MiB of float32: a disk streams it, and two fit beside each other in a small limit
 SMALLEST_TILE = 256  # one strip
 TILES_A_SIDE = 8  # below this many blocks two or more threads wait for one another
-WORTH_A_TASK = 1024  # rows of a tile: of smaller ones a task's own millisecond is a good part
+# Operations of a tile, t²·(d + `VALUE_COST`): of a smaller one a task's own millisecond is a good part.
+WORTH_A_TASK, VALUE_COST = 1.2e8, 100
 
 RUN_ROWS = 32_768  # tiles of a run, side by side: 2²⁷ entries of the largest tile, 0.5 s at 0.25 G entries/s
 TASKS_A_THREAD = 8  # at least, so that no thread waits long for the last one
@@ -122,9 +124,10 @@ def arpack_vectors(n_samples: int, n_components: int) -> int:
     return min(n_samples, max(2 * n_components + 1, 20))
 
 
-def tile_candidates(n_samples: int) -> Iterator[int]:
+def tile_candidates(n_samples: int, n_features: int) -> Iterator[int]:
     """Tile sizes from the largest down; all blocks are nearly equal, so that no padded tile wastes the disk."""
-    largest = min(LARGEST_TILE, max(WORTH_A_TASK, -(-n_samples // TILES_A_SIDE)))
+    worth_it = max(SMALLEST_TILE, isqrt(int(WORTH_A_TASK / (n_features + VALUE_COST))))
+    largest = min(LARGEST_TILE, max(worth_it, -(-n_samples // TILES_A_SIDE)))
     n_blocks = -(-n_samples // largest)
     while True:
         rows = -(-n_samples // n_blocks)

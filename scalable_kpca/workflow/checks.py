@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from dask.utils import format_bytes
 
+from scalable_kpca.address_space import check_addresses
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
@@ -21,8 +23,11 @@ from scalable_kpca.workflow.config import BudgetConfig
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import score_names
 
+FEW_FILES = 64  # of a model, its scores, descriptions and journal
+
 __all__ = [
     "check_budget",
+    "check_memory",
     "check_names",
     "check_room",
     "check_scores_room",
@@ -72,7 +77,16 @@ def check_names(labels: Sequence[str], n_components: int | float | None) -> None
 
 
 def check_budget(budget: BudgetConfig, plan: Plan | NystroemPlan, source: Source) -> None:
-    """ConfigError when what a plan writes beside the scores is more than ``budget.disk``, whatever of it exists."""
+    """Refuse a plan that a limit has no room for.
+
+    Raises
+    ------
+    ConfigError
+        When what it writes beside the scores is more than ``budget.disk``, whatever of it exists.
+    MemoryLimitError
+        See `check_memory`.
+    """
+    check_memory(plan)
     needed = sum(_planned_bytes(plan, source)) if isinstance(plan, Plan) else sums_bytes(plan)
     if budget.disk is not None and needed > resolve_memory_limit(budget.disk):
         what = "rows, tiles and journal" if isinstance(plan, Plan) else "sums over landmarks"
@@ -81,25 +95,39 @@ def check_budget(budget: BudgetConfig, plan: Plan | NystroemPlan, source: Source
         )
 
 
+def check_memory(plan: Plan | NystroemPlan) -> None:
+    """MemoryLimitError when ``ulimit`` leaves less than a plan needs: who comes to that limit can say nothing."""
+    remedy = ", or set budget.memory or cluster.n_threads lower"
+    check_addresses("this plan", plan.peak_memory, plan.n_threads, remedy=remedy)
+
+
 def sums_bytes(plan: NystroemPlan) -> int:
     """Of a Nyström model and its checkpoint: sums, projection and landmarks, and the sums once more while it runs."""
     m = plan.n_landmarks
     return 8 * (4 * m * m + m * (plan.n_features + (plan.n_components or m)))
 
 
-def check_scores_room(path: Path, plan: NystroemPlan) -> None:
-    """StorageError when the file system cannot take the model and the scores of a Nyström run; labels not counted."""
-    needed = sums_bytes(plan) + 8 * plan.n_samples * (plan.n_components or plan.n_landmarks)
-    free = shutil.disk_usage(path).free
-    if needed > free:
-        raise StorageError(
-            f"{path} has {format_bytes(free)} free, the model and the scores need {format_bytes(needed)}; make room or "
-            "choose another output.path."
-        )
+def check_scores_room(path: Path, plan: NystroemPlan, *, n_parts: int = 0, n_kept: int = 0) -> None:
+    """StorageError when the file system cannot take the model and the scores of a Nyström run; labels not counted.
+
+    Parameters
+    ----------
+    path : Path
+        Directory of the run; what it holds already is replaced or used.
+    plan : NystroemPlan
+    n_parts : int
+        Files of scores.
+    n_kept : int
+        Sums of single partitions that are kept.
+    """
+    scores = 8 * plan.n_samples * (plan.n_components or plan.n_landmarks)
+    needed = sums_bytes(plan) + scores + n_kept * 8 * plan.n_landmarks**2
+    _check_bytes(path, needed - tree_bytes(path), "model and scores")
+    _check_files(path, FEW_FILES + n_parts + n_kept - _count_files(path))
 
 
 def check_room(run: RunDirectory, plan: Plan, source: Source) -> None:
-    """StorageError when the file system cannot take what a run has still to write.
+    """StorageError when the file system cannot take what a run has still to write; labels not counted.
 
     Notes
     -----
@@ -107,18 +135,18 @@ def check_room(run: RunDirectory, plan: Plan, source: Source) -> None:
     pieces that turns out to be of no use is removed before it is replaced.
     """
     rows, model_rows, tiles, journal = _planned_bytes(plan, source)
-    needed = (
-        max(0, rows - tree_bytes(run.path / "rows.zarr"))
-        + max(0, model_rows - tree_bytes(run.path / "model"))
-        + max(0, tiles - tree_bytes(run.path / "gram.zarr"))
-        + max(0, journal - tree_bytes(run.path / "journal"))
-    )
-    free = shutil.disk_usage(run.path).free
-    if needed > free:
-        raise StorageError(
-            f"{run.path} has {format_bytes(free)} free, the rows, tiles and journal to be written need "
-            f"{format_bytes(needed)}; make room or choose another output.path."
-        )
+    scores = 8 * plan.n_samples * plan.n_components  # 0 where the spectrum decides how many
+    pieces = {
+        "rows.zarr": rows,
+        "model": model_rows + scores,  # as eigenvectors
+        "embedding": scores,
+        "gram.zarr": tiles,
+        "journal": journal,
+    }
+    needed = sum(max(0, size - tree_bytes(run.path / name)) for name, size in pieces.items())
+    _check_bytes(run.path, needed, "rows, tiles, journal, model and scores to be written")
+    n_files = _planned_files(plan) + 2 * len(source.parts) + FEW_FILES - _count_files(run.path)
+    _check_files(run.path, n_files, ", or set tile_rows higher")
 
 
 def journal_bytes(plan: Plan) -> int:
@@ -134,6 +162,36 @@ def _planned_bytes(plan: Plan, source: Source) -> tuple[int, int, int, int]:
     """Of the stored rows, of their copy in the model, of the stored tiles, and of the journal."""
     rows = plan.n_samples * plan.n_features * (4 if source.dtype == "float32" else 8)
     return rows, rows, plan.gram_bytes if plan.gram == "zarr" else 0, journal_bytes(plan)
+
+
+def _planned_files(plan: Plan) -> int:
+    """Of stored rows, tiles with their sums, the directories around them, and the rows of the model."""
+    blocks = plan.tiling.n_blocks
+    tiles = plan.tiling.n_tiles + 2 * blocks * (blocks + 1) if plan.gram == "zarr" else 0
+    return tiles + 2 * blocks
+
+
+def _count_files(root: Path) -> int:
+    return sum(1 for _ in root.rglob("*"))
+
+
+def _check_bytes(path: Path, needed: int, what: str) -> None:
+    free = shutil.disk_usage(path).free
+    if needed > free:
+        raise StorageError(
+            f"{path} has {format_bytes(free)} free, the {what} need {format_bytes(needed)}; make room or choose "
+            "another output.path."
+        )
+
+
+def _check_files(path: Path, needed: int, remedy: str = "") -> None:
+    """StorageError when the file system cannot take so many more files and directories."""
+    state = os.statvfs(path)
+    if state.f_files and needed > state.f_favail:  # where files are not counted, their number is 0
+        raise StorageError(
+            f"{path} has room for {state.f_favail} more files (inodes), and up to {needed} are needed; remove files or "
+            f"choose another output.path{remedy}."
+        )
 
 
 def _would_read(uri: str, base: Path, place: Path, writes: Sequence[str]) -> bool:

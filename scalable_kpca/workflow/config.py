@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
@@ -25,18 +26,30 @@ __all__ = [
     "OutputConfig",
     "SolverConfig",
     "SourceConfig",
+    "TlsConfig",
     "load_config",
     "override_config",
 ]
 
+
+def _without_secrets(value: str) -> str:
+    """Refuse a URI with a password in it: configurations are published with every run."""
+    parts = urlsplit(value)
+    if parts.password or (parts.scheme and parts.netloc and "@" in parts.netloc):
+        text = "a name or password is in the URI, and configurations are published with every run; give it by the"
+        raise PydanticCustomError("secret", "{message}", {"message": f"{text} environment or a credentials file"})
+    return value
+
+
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+Place = Annotated[NonEmpty, AfterValidator(_without_secrets)]
 Size = int | str
 
 
 class SourceConfig(Section):
     """Where the rows come from."""
 
-    uri: NonEmpty = Field(description="Parquet files (path, directory or glob), one .npy file or one zarr array.")
+    uri: Place = Field(description="Parquet files (path, directory or glob), one .npy file or one zarr array.")
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(
         default=None, description="Names or globs; by default every numeric column left."
@@ -79,7 +92,15 @@ class DriftConfig(Section):
 class OutputConfig(Section):
     """Where results go."""
 
-    path: NonEmpty = Field(description="Directory, relative to the configuration file.")
+    path: Place = Field(description="Directory, relative to the configuration file.")
+
+
+class TlsConfig(Section):
+    """PEM files of an encrypted scheduler, relative to the configuration file."""
+
+    ca: NonEmpty = Field(description="Certificates that scheduler and workers must be signed by.")
+    cert: NonEmpty = Field(description="This client's certificate.")
+    key: NonEmpty = Field(description="Its key, readable by its owner only (chmod 600).")
 
 
 class ClusterConfig(Section):
@@ -88,8 +109,11 @@ class ClusterConfig(Section):
     kind: Literal["threads", "synchronous", "local", "address"] = "threads"
     n_threads: int | None = Field(default=None, ge=1, description="Of the process, or of each worker of kind local.")
     n_workers: int | None = Field(default=None, ge=1, description="Worker processes of kind local.")
-    address: str | None = Field(default=None, description="Of a running scheduler, for kind address.")
+    address: Place | None = Field(default=None, description="Of a running scheduler, for kind address.")
     wait: float = Field(default=30, gt=0, description="Seconds that kind address waits for a first worker.")
+    stall: float = Field(default=1800, gt=0, description="Seconds in which nothing finishes: a run gives up.")
+    dashboard: bool = Field(default=False, description="Whether kind local serves dask's dashboard on loopback.")
+    tls: TlsConfig | None = Field(default=None, description="Of kind address: nothing is said unencrypted then.")
 
     @property
     def n_jobs(self) -> int | None:
@@ -134,6 +158,11 @@ class Config(Section):
         description="A solve that gives up is an error, or is published with complete=false. ARPACK that finds nothing "
         "in its passes is an error in either case: there is nothing to publish.",
     )
+    keep: Literal["all", "results"] | Annotated[int, Field(ge=1)] = Field(
+        default="all",
+        description="After publishing: everything stays; rows, tiles and journals of committed runs go; or all but so "
+        "many runs go.",
+    )
     seed: int = Field(default=0, ge=0)
     cluster: ClusterConfig = ClusterConfig()
     budget: BudgetConfig = BudgetConfig()
@@ -168,7 +197,16 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path} holds no mapping; a configuration has at least source and output.")
     for override in overrides:
         _apply(fields, override)
-    return _validated(fields, str(path))
+    config = _validated(fields, str(path))
+    tls = config.cluster.tls
+    if tls is None:
+        return config
+    # a run is described by where its files are, wherever it is taken up again
+    base = path.absolute().parent
+    files = {name: str(base / value) for name, value in tls.model_dump().items()}
+    return config.model_copy(
+        update={"cluster": config.cluster.model_copy(update={"tls": tls.model_copy(update=files)})}
+    )
 
 
 def override_config(fields: dict[str, Any], overrides: Sequence[str], sections: Sequence[str]) -> Config:
@@ -180,7 +218,7 @@ def override_config(fields: dict[str, Any], overrides: Sequence[str], sections: 
         For another section, or a value that means nothing.
     """
     for override in overrides:
-        if override.partition(".")[0] not in sections:
+        if override.partition("=")[0].partition(".")[0] not in sections:
             raise ConfigError(
                 f"--set {override!r}: an update may change {', '.join(sections)} only; for anything else `skpca run` "
                 "makes a new base."
@@ -218,7 +256,7 @@ def _explain(problem: Any) -> str:
     place = [
         str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
     ]
-    if problem["type"] in ("size", "width"):
+    if problem["type"] in ("size", "width", "secret"):
         return f"{'.'.join(place)}: {problem['msg']}"
     if problem["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"

@@ -19,7 +19,7 @@ from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, relative_residu
 from scalable_kpca.source import Source
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.files import file_states
+from scalable_kpca.workflow.files import file_states, remove_tree
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.ledger import Partition
 from scalable_kpca.workflow.scoring import open_like
@@ -145,10 +145,11 @@ def check_unchanged(before: RunDirectory, model: NystroemModel, parts: Sequence[
 def link_contributions(before: RunDirectory, run: RunDirectory, parts: Sequence[Partition]) -> None:
     """Sums that the earlier run keeps in the new one too: the same files, or copies where there are no links."""
     for part in parts:
-        if part.own is None or (run.path / part.own).exists():
+        if part.own is None:
             continue
         source, destination = before.path / part.own, run.path / part.own
         destination.parent.mkdir(exist_ok=True)
+        remove_tree(destination)  # of an earlier attempt, whatever has become of it
         try:
             os.link(source, destination)
         except FileNotFoundError as error:

@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.disk import sync
-from scalable_kpca.errors import StorageError
+from scalable_kpca.disk import put, sync
+from scalable_kpca.documents import format_json
+from scalable_kpca.documents import read_json as read_plain_json
+from scalable_kpca.errors import StorageError, storage_errors
 
-__all__ = ["file_digest", "file_states", "read_json", "remove_file", "remove_tree", "write_json"]
+__all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "remove_tree", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a file by a JSON value, atomically and durably."""
+    """Replace a file by a JSON value, atomically and durably; numbers that are not finite become null.
+
+    Raises
+    ------
+    StorageError
+        When it is longer than what `read_json` takes.
+    """
+    try:
+        text = format_json(_finite(value))
+    except ValueError as error:
+        raise StorageError(f"{path} cannot be written: {error}; use fewer, larger parts.") from error
     staging = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with staging.open("w") as stream:
-        json.dump(value, stream, indent=1)
-        stream.write("\n")
+    staging.unlink(missing_ok=True)  # never through a link that has its name
+    with staging.open("x") as stream:
+        stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    staging.replace(path)
-    sync(path.parent)
+    put(staging, path)
 
 
 def read_json(path: Path) -> Any:
-    """JSON value of a file, None when there is no file; StorageError when it is damaged."""
+    """JSON value of a file, None when there is no file; StorageError when it is damaged: see `documents.read_json`."""
     try:
-        return json.loads(path.read_text())
+        return read_plain_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise StorageError(f"{path} is damaged: {error}; remove it and run again.") from error
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        raise StorageError(f"{path} is damaged: {reason}; remove it and run again.") from error
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
+    """SHA-256 of a file, hexadecimal; StorageError for a link, which may lead anywhere."""
+    if path.is_symlink():
+        raise StorageError(f"{path} is a link, which is not followed; remove it and run again.")
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -67,3 +81,29 @@ def remove_file(path: Path) -> None:
     """Remove a file, or whatever stands in its place, so that it stays removed after a crash."""
     remove_tree(path)
     sync(path.parent)
+
+
+def make_private(run: Path) -> None:
+    """Make the directory of a run, ``OUT/runs/<fingerprint>``, which nobody else may look into, and flush its name.
+
+    Raises
+    ------
+    StorageError
+        When it cannot be made, or something else has its name: a link may lead anywhere.
+    """
+    output = run.parents[1]
+    with storage_errors(f"creating {output}"):
+        output.mkdir(parents=True, exist_ok=True)
+        for place in (run.parent, run):
+            if place.is_symlink():
+                raise StorageError(f"{place} is a link, and a directory of this output is needed; remove the link.")
+            place.mkdir(mode=0o700, exist_ok=True)
+            sync(place.parent)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -36,6 +36,8 @@ class Prepared:
     output : Output
     source_digest : str
         Identity of the source's contents when it was prepared; what is published belongs to them.
+    source_states : dict
+        Of each file, by its path, what `file_states` said before its contents were read: it names one that changed.
     fingerprint : str
         Identity of the run: same contents, kernel, plan and solver settings, same name.
     """
@@ -45,6 +47,7 @@ class Prepared:
     plan: AnyPlan
     output: Output
     source_digest: str
+    source_states: dict[str, list[list[int]]]
     fingerprint: str
 
     @property

@@ -9,6 +9,7 @@
        journal/                                    that rows and labels are whole, and whose they are; the journal
                                                    holds the passes that a killed solve replays
        journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
+       damaged/                                    tiles that did not match their checksum or their sums
        model/ embedding/ metrics.json run.json     results
        ledger.json contributions/                  of a Nyström run: which partitions are in it; sums of those that
                                                    came by updates
@@ -17,23 +18,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from scalable_kpca.disk import sync_tree
+from scalable_kpca.documents import refuse_links
 from scalable_kpca.errors import StorageError
-from scalable_kpca.workflow.files import file_digest, read_json, remove_file, write_json
+from scalable_kpca.workflow.files import file_digest, read_json
 
-__all__ = ["RESULTS", "WRITES", "Output", "RunDirectory"]
+__all__ = ["RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
 
 RESULTS = ("model", "embedding", "metrics.json", "run.json", "ledger.json", "contributions")
+WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
-_PIECES = (*RESULTS, "COMMIT.json", "plan.json", "rows.zarr", "labels", "gram.zarr", "journal")
-_PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "labels/KEY.json", "model/model.json")
+_PIECES = (*RESULTS, "COMMIT.json", *WORK)
+_PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "model/model.json")
 WRITES = ("LOCK", "latest.json", "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 
 
@@ -59,22 +63,37 @@ class RunDirectory:
         """Whether its results are whole."""
         return (self.path / "COMMIT.json").exists()
 
-    def commit(self) -> None:
-        """List every result file with size and digest, after all of them have reached the disk."""
+    @property
+    def fence(self) -> int:
+        """Number of the writer that has committed it, 0 where it is not committed or does not say."""
+        try:
+            return fence_of(read_json(self.path / "COMMIT.json"))
+        except StorageError:
+            return 0
+
+    def refuse_links(self) -> None:
+        """StorageError when the run or a piece of it is a link: none is ever made, and one may lead anywhere."""
+        _refuse_link(self.path.parent)
+        for name in ("", *_PIECES):
+            _refuse_link(self.path / name)
+
+    def flushed_results(self) -> list[dict[str, Any]]:
+        """Every result file with size and digest, after all of them have reached the disk.
+
+        Raises
+        ------
+        StorageError
+            When one of them is a link.
+        """
         for name in RESULTS:
             result = self.path / name
             if result.is_dir():
+                _refuse_links_below(result)
                 sync_tree(result)
-        files = [
+        return [
             {"path": str(file.relative_to(self.path)), "bytes": file.stat().st_size, "sha256": file_digest(file)}
             for file in self._results()
         ]
-        write_json(self.path / "COMMIT.json", {"fingerprint": self.fingerprint, "files": files})
-
-    def withdraw(self) -> None:
-        """Take a commit back, before anything of the run is touched."""
-        if self.is_committed:
-            remove_file(self.path / "COMMIT.json")
 
     def problems(self, names: Sequence[str] = RESULTS) -> list[str]:
         """What differs from the commit list, of some of the `RESULTS`, one sentence each; empty for a whole run.
@@ -84,18 +103,18 @@ class RunDirectory:
         Reads each of them once. Work in progress is no part of the results: a missing tile is not a problem.
         """
         try:
-            listed = read_json(self.path / "COMMIT.json")
-            entries = [
-                (self.path / entry["path"], entry["bytes"], entry["sha256"])
-                for entry in listed["files"]
-                if Path(entry["path"]).parts[0] in names
-            ]
+            entries = [entry for entry in self._committed() if entry[0].parts[0] in names]
         except (StorageError, KeyError, TypeError):
             return [f"{self.path / 'COMMIT.json'} is missing or damaged"]
+        except ValueError as error:
+            return [f"{self.path / 'COMMIT.json'} is damaged: {error}"]
         found = []
-        for file, size, digest in entries:
+        for name, size, digest in entries:
+            file = self.path / name
             try:
-                if not file.is_file():
+                if any(place.is_symlink() for place in (file, *file.parents[: len(name.parts)])):
+                    found.append(f"{file} is reached by a link, which is not followed")
+                elif not file.is_file():
                     found.append(f"{file} is missing")
                 elif file.stat().st_size != size:
                     found.append(f"{file} has {file.stat().st_size} bytes, {size} were committed")
@@ -104,6 +123,18 @@ class RunDirectory:
             except OSError as error:
                 found.append(f"{file} cannot be read: {error.strerror or error}")
         return found
+
+    def _committed(self) -> Iterator[tuple[PurePosixPath, int, str]]:
+        """Files of the commit list; ValueError for an entry that is no file of a result, whatever it leads to."""
+        seen = set()
+        for entry in read_json(self.path / "COMMIT.json")["files"]:
+            name, size, digest = entry["path"], entry["bytes"], entry["sha256"]
+            path = PurePosixPath(name)
+            fits = str(path) == name and "\0" not in name and ".." not in path.parts and (*path.parts, "")[0] in RESULTS
+            if not fits or type(size) is not int or size < 0 or not is_digest(digest) or path in seen:
+                raise ValueError(f"{str(entry)[:200]} is no file of a result")
+            seen.add(path)
+            yield path, size, digest
 
     def _results(self) -> list[Path]:
         files: list[Path] = []
@@ -134,13 +165,19 @@ class Output:
         return self.path / "LOCK"
 
     def run(self, fingerprint: str) -> RunDirectory:
-        """Directory of a run."""
-        return RunDirectory(self.path / "runs" / fingerprint)
+        """Directory of a run; StorageError for a name that is no fingerprint, or one behind a link."""
+        if not is_digest(fingerprint):
+            raise StorageError(f"{str(fingerprint)[:80]!r} is no run of {self.path}: 64 hexadecimal digits name one.")
+        run = RunDirectory(self.path / "runs" / fingerprint)
+        run.refuse_links()
+        return run
 
     def runs(self) -> list[RunDirectory]:
-        """All runs that have a directory."""
+        """All runs that have a directory; StorageError when one is behind a link."""
         root = self.path / "runs"
-        return [RunDirectory(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+        _refuse_link(root)
+        places = sorted(root.iterdir()) if root.is_dir() else []
+        return [self.run(place.name) for place in places if is_digest(place.name) and place.is_dir()]
 
     def latest(self) -> RunDirectory | None:
         """The run in force, None before the first one.
@@ -148,15 +185,16 @@ class Output:
         Raises
         ------
         StorageError
-            When the pointer is damaged or points nowhere.
+            When the pointer is damaged or points nowhere, or anywhere else than to a run of this output.
         """
         pointer: Any = read_json(self.path / "latest.json")
         if pointer is None:
             return None
         name = pointer.get("run") if isinstance(pointer, dict) else None
-        if not isinstance(name, str) or not name.isalnum() or not self.run(name).is_committed:
+        run = self.run(name) if isinstance(name, str) and is_digest(name) else None
+        if run is None or not run.is_committed:
             raise StorageError(f"{self.path / 'latest.json'} does not name a committed run; run the job again.")
-        return self.run(name)
+        return run
 
     def require_latest(self) -> RunDirectory:
         """The run in force; StorageError before the first one."""
@@ -165,6 +203,25 @@ class Output:
             raise StorageError(f"{self.path} holds no finished run; `skpca run` makes one.")
         return latest
 
-    def point_to(self, run: RunDirectory) -> None:
-        """Put a committed run in force."""
-        write_json(self.path / "latest.json", {"run": run.fingerprint})
+
+def fence_of(fields: Any) -> int:
+    """Number of the writer of a commit list or of the pointer; 0 where there is none."""
+    found = fields.get("fence") if isinstance(fields, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def is_digest(name: Any) -> bool:
+    """Whether this is a SHA-256 as all names of runs are: 64 hexadecimal digits, in small letters."""
+    return isinstance(name, str) and re.fullmatch("[0-9a-f]{64}", name) is not None
+
+
+def _refuse_link(place: Path) -> None:
+    if place.is_symlink():
+        raise StorageError(f"{place} is a link, which is not followed; remove the link and run again.")
+
+
+def _refuse_links_below(result: Path) -> None:
+    try:
+        refuse_links(result)
+    except ValueError as error:
+        raise StorageError(f"{error}, which is not committed as a result; remove the link and run again.") from error

@@ -9,6 +9,7 @@ from typing import Any
 
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.workflow.files import read_json
+from scalable_kpca.workflow.layout import is_digest
 
 __all__ = ["Ledger", "Partition"]
 
@@ -59,11 +60,10 @@ class Ledger:
         """Ledger of a run; StorageError when there is none that can be read."""
         try:
             fields = read_json(run / "ledger.json")
-            return cls(
-                str(fields["base"]),
-                float(fields["residual"]),
-                tuple(Partition(**entry) for entry in fields["partitions"]),
-            )
+            partitions = tuple(Partition(**entry) for entry in fields["partitions"])
+            if not is_digest(fields["base"]) or not all(_is_sound(partition) for partition in partitions):
+                raise ValueError("it is not what is written")  # noqa: TRY301
+            return cls(fields["base"], float(fields["residual"]), partitions)
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(
                 f"{run / 'ledger.json'} is missing or damaged; `skpca run` with the configuration of this output "
@@ -117,3 +117,15 @@ class Ledger:
                 "the same command, or give the new rows another name."
             )
         return True
+
+
+def _is_sound(part: Partition) -> bool:
+    """Whether its fields are what they are called, and its sums where they are kept: nowhere else is anything read."""
+    return (
+        isinstance(part.path, str)
+        and is_digest(part.fingerprint)
+        and type(part.rows) is int
+        and part.rows >= 0
+        and (part.residual is None or isinstance(part.residual, int | float))
+        and part.own in (None, f"contributions/{part.fingerprint}.npz")
+    )

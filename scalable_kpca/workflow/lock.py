@@ -7,22 +7,81 @@ import fcntl
 import json
 import os
 import platform
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from scalable_kpca.errors import LockedError, StorageError, storage_errors
-from scalable_kpca.workflow.files import remove_tree
 
-__all__ = ["describe_owner", "output_lock", "owner_is_dead", "process_identity", "sweep"]
+__all__ = [
+    "Lock",
+    "abandon_locks",
+    "describe_owner",
+    "output_lock",
+    "owner_is_dead",
+    "process_identity",
+    "release_lock",
+]
+
+MOST_BYTES = 2**16  # of a lock that is worth reading
+
+_held: set[Lock] = set()  # by this process
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock that was taken.
+
+    Attributes
+    ----------
+    path : Path
+        The lock file.
+    identity : Path
+        The owner's own name of the same file.
+    """
+
+    path: Path
+    identity: Path
+
+    def require(self) -> None:
+        """LockedError when the lock is somebody else's by now: whoever was asleep must not touch what is theirs."""
+        if not self._is_held():
+            raise LockedError(
+                f"{self.path} was taken away from this process, process {os.getpid()}, while it held it; another run "
+                "may be writing there: nothing is published; run again."
+            )
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """While nobody else of this host takes or breaks the lock, which is still held at the beginning."""
+        with _turn(self.path.parent):
+            self.require()
+            yield
+
+    def release(self) -> None:
+        """Give the lock back if it is still held; what cannot be removed does not hide how a run ended."""
+        _held.discard(self)
+        with contextlib.suppress(OSError):
+            if self._is_held():
+                self.path.unlink()
+        with contextlib.suppress(OSError):
+            self.identity.unlink()
+
+    def _is_held(self) -> bool:
+        try:
+            return os.path.samestat(self.path.lstat(), self.identity.lstat())
+        except OSError:
+            return False
 
 
 @contextmanager
-def output_lock(path: Path) -> Iterator[None]:
+def output_lock(path: Path) -> Iterator[Lock]:
     """Hold the lock file `path` for the time of a run.
 
     Parameters
@@ -43,22 +102,44 @@ def output_lock(path: Path) -> Iterator[None]:
     exists. Death can be proven on the owner's own host only, so those who may break a lock take turns by a lock of
     that host's kernel on the directory: none of them removes what another has just taken.
     """
-    identity = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    lock = Lock(path, path.with_name(f".{path.name}.{uuid.uuid4().hex}"))
     try:
         with storage_errors(f"locking {path.parent}"):
-            identity.write_text(json.dumps(process_identity(os.getpid())))
-            _acquire(path, identity)
-            _sweep(path, identity)
-        try:
-            yield
-        finally:
-            # the lock may be gone by hand, and the file system read-only by now: neither hides how the run ended
-            with contextlib.suppress(OSError):
-                if path.samefile(identity):
-                    path.unlink()
+            lock.identity.write_text(json.dumps(process_identity(os.getpid())))
+            _acquire(path, lock.identity)
+            _held.add(lock)
+            _sweep(path, lock.identity)
+        yield lock
     finally:
-        with contextlib.suppress(OSError):
-            identity.unlink()
+        lock.release()
+
+
+def abandon_locks() -> None:
+    """Give back every lock of this process, which is about to end without unwinding."""
+    for lock in tuple(_held):
+        lock.release()
+
+
+def release_lock(path: Path, *, force: bool = False) -> dict[str, Any] | None:
+    """Remove the lock of a dead owner, or with `force` any; who held it, None when nobody did.
+
+    Raises
+    ------
+    LockedError
+        When the owner may be alive and `force` is not set.
+    StorageError
+        When what has the lock's name is no file.
+    """
+    with storage_errors(f"unlocking {path.parent}"), _turn(path.parent):
+        owner = describe_owner(path)
+        if owner is not None and not force and not owner_is_dead(owner):
+            raise LockedError(
+                f"{path} is held by {_name(owner)}, whose death is not proven; wait for it, or see that it has ended "
+                "and use --force. A process that sleeps and wakes up finds its lock gone, and publishes nothing."
+            )
+        if owner is not None:
+            path.unlink(missing_ok=True)
+    return owner
 
 
 def process_identity(pid: int) -> dict[str, Any]:
@@ -98,12 +179,28 @@ def owner_is_dead(owner: dict[str, Any]) -> bool:
 
 
 def describe_owner(path: Path) -> dict[str, Any] | None:
-    """Identity in a lock file; None when there is no file, an empty one when it cannot be read."""
+    """Identity in a lock file; None when there is no file, an empty one when it cannot be read.
+
+    Raises
+    ------
+    StorageError
+        When something else has the lock's name: a directory, or what would never end to be read.
+    """
     try:
-        owner = json.loads(path.read_text())
+        mode = path.lstat().st_mode
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    if stat.S_ISLNK(mode):
+        return {}  # none of ours: what it points to is nobody's identity
+    if not stat.S_ISREG(mode):
+        kind = "a directory" if stat.S_ISDIR(mode) else "no file"
+        raise StorageError(f"{path} is {kind}, and the lock is a file of that name; remove it and run again.")
+    try:
+        with path.open("rb") as stream:
+            owner = json.loads(stream.read(MOST_BYTES))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError):
         return {}
     return owner if isinstance(owner, dict) else {}
 
@@ -121,26 +218,20 @@ def _acquire(path: Path, identity: Path) -> None:
 
 def _break(path: Path) -> None:
     """Remove the lock of a dead owner; an error when there is another owner."""
-    if path.is_dir():
-        raise StorageError(f"{path} is a directory, and the lock is a file of that name; remove it and run again.")
     with _turn(path.parent):
         owner = describe_owner(path)
         if owner is None:
             return
         if not owner_is_dead(owner):
             raise LockedError(
-                f"{path.parent} is being written by process {owner.get('pid', '?')} on "
-                f"{owner.get('host', 'an unknown host')} (lock {path}); wait for it, or remove the lock if that "
-                "process is certainly gone."
+                f"{path.parent} is being written by {_name(owner)} (lock {path}); wait for it, or remove the lock if "
+                f"that process is certainly gone: skpca unlock {path.parent} --force."
             )
         path.unlink(missing_ok=True)
 
 
-def sweep(path: Path, leftover: Path) -> None:
-    """Remove the journal that a crash after the commit left; one that cannot be removed now does no harm."""
-    if leftover.exists():
-        with contextlib.suppress(LockedError, OSError), output_lock(path):
-            remove_tree(leftover)
+def _name(owner: dict[str, Any]) -> str:
+    return f"process {owner.get('pid', '?')} on {owner.get('host', 'an unknown host')}"
 
 
 @contextmanager

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import ConfigError
+from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 
 ROW_GROUP_ROWS = 2**16  # a file of many small groups is slow to read, and its footer long
 HELD_BYTES = 32 * 2**20  # of tables that wait for their group to be full
 
-__all__ = ["PartWriter", "part_name", "score_names", "with_scores"]
+__all__ = ["PartWriter", "part_name", "score_names", "with_scores", "write_part"]
 
 
 def with_scores(labels: Any, scores: NDArray[np.float64]) -> Any:
@@ -68,29 +70,32 @@ class PartWriter:
         if index != self._index:
             self._close()
             self._index = index
-            self._writer = pq.ParquetWriter(self._directory / part_name(index), table.schema)
+            with self._writing():
+                self._writer = pq.ParquetWriter(self._directory / part_name(index), table.schema)
         self._held.append(table)
         self._held_rows, self._held_bytes = self._held_rows + len(table), self._held_bytes + table.nbytes
         if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= HELD_BYTES:
             self._write()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        import pyarrow.parquet as pq
-
         if kind is not None:
             self._drop()  # a part that is not whole is of no use
+            with contextlib.suppress(StorageError):  # what went wrong first is what matters
+                self._close()
+            return
         self._close()
-        if kind is None and self._schema is not None:
+        if self._schema is not None:
             # an input part without rows still has its output part, so that parts can be matched by number
             for index, n_rows in enumerate(self._part_rows):
                 if n_rows == 0:
-                    pq.write_table(self._schema.empty_table(), self._directory / part_name(index))
+                    write_part(self._schema.empty_table(), self._directory / part_name(index))
 
     def _write(self) -> None:
         import pyarrow as pa
 
         if self._held_rows:
-            self._writer.write_table(pa.concat_tables(self._held))
+            with self._writing():
+                self._writer.write_table(pa.concat_tables(self._held))
         self._drop()
 
     def _drop(self) -> None:
@@ -101,8 +106,21 @@ class PartWriter:
             try:
                 self._write()
             finally:
-                self._writer.close()
-                self._writer = None
+                writer, self._writer = self._writer, None
+                with self._writing():
+                    writer.close()
+
+    def _writing(self) -> AbstractContextManager[None]:
+        path = self._directory / part_name(self._index)
+        return storage_errors(f"writing {path}", path)
+
+
+def write_part(table: Any, path: Path) -> None:
+    """Write a whole part; StorageError when the file system refuses."""
+    import pyarrow.parquet as pq
+
+    with storage_errors(f"writing {path}", path):
+        pq.write_table(table, path)
 
 
 def part_name(index: int) -> str:

@@ -14,7 +14,7 @@ from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
-from scalable_kpca.workflow.parts import part_name, with_scores
+from scalable_kpca.workflow.parts import part_name, with_scores, write_part
 
 __all__ = ["run_description", "write_results"]
 
@@ -62,5 +62,5 @@ def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model) -> Non
     for index, part in enumerate(prepared.source.parts):
         labels = pq.read_table(run.path / "labels" / part_name(index))
         stop = start + part.n_rows
-        pq.write_table(with_scores(labels, scores[start:stop]), directory / part_name(index))
+        write_part(with_scores(labels, scores[start:stop]), directory / part_name(index))
         start = stop

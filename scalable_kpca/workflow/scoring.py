@@ -36,8 +36,16 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     -------
     int
         Number of rows.
+
+    Raises
+    ------
+    StorageError
+        When the model is not what was committed; it is read once for that before any row is scored.
     """
     run = output.require_latest()
+    problems = run.problems(("model", "run.json"))
+    if problems:
+        raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
     source = open_like(run.path, model.feature_names, uri, base)
     if destination.exists():

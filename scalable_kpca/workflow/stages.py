@@ -17,14 +17,16 @@ from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import remove_tree, write_json
+from scalable_kpca.workflow.files import file_states, make_private, remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
-from scalable_kpca.workflow.lock import output_lock, sweep
 from scalable_kpca.workflow.planned import is_refined, plan_job
+from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import write_results
+from scalable_kpca.workflow.retention import retain
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
+from scalable_kpca.workflow.versions import problems_of
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
 
 __all__ = ["Outcome", "Prepared", "execute", "prepare"]
@@ -87,8 +89,9 @@ def prepare(config: Config, base: Path, *, calibrate: bool = False) -> Prepared:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
     check_names(source.label_names, k)
     chosen = plan_job(config, source, output, calibrate=calibrate)
+    states = {part.path: file_states([part.path]) for part in source.parts}
     digest = source.fingerprint()
-    return Prepared(config, source, chosen, output, digest, run_fingerprint(config, digest, chosen))
+    return Prepared(config, source, chosen, output, digest, states, run_fingerprint(config, digest, chosen))
 
 
 def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
@@ -120,8 +123,8 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     """
     started = time.perf_counter()
     output, run = prepared.output, prepared.output.run(prepared.fingerprint)
-    if _is_in_force(output, run) and _is_whole(run):
-        sweep(output.lock, run.path / "journal")
+    if _is_in_force(output, run) and _is_whole(output, run):
+        sweep(output, run)
         return Outcome(run, "unchanged", None, time.perf_counter() - started)
     updated = _updated(output, run)
     if updated is not None:
@@ -129,37 +132,41 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
         return Outcome(updated, "unchanged", None, time.perf_counter() - started, n_updates)
     if not run.is_committed:
         check_budget(prepared.config.budget, prepared.plan, prepared.source)
-    with storage_errors(f"creating {output.path}"):
-        run.path.mkdir(parents=True, exist_ok=True)
-    with output_lock(output.lock), storage_errors(f"writing to {run.path}"):
-        if run.is_committed and _is_whole(run):
+    make_private(run.path)
+    with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
+        if run.is_committed and _is_whole(output, run):
             status: Literal["restored", "unchanged"] = "unchanged" if _is_in_force(output, run) else "restored"
             if status == "restored":
-                output.point_to(run)
+                writer.point_to(run)
             remove_tree(run.path / "journal")
             return Outcome(run, status, None, time.perf_counter() - started)
-        run.withdraw()
-        fit = _make(prepared, run, listener, started)
+        writer.withdraw(run)
+        fit = _make(prepared, run, writer, listener, started)
         seconds = time.perf_counter() - started
-        run.commit()
-        output.point_to(run)
+        writer.commit(run)
+        writer.point_to(run)
         remove_tree(run.path / "journal")
+        retain(writer, run, prepared.config.keep)
     return Outcome(run, "done", fit, seconds)
 
 
-def _make(prepared: Prepared, run: RunDirectory, listener: Listener | None, started: float) -> ExactFit | NystroemFit:
+def _make(
+    prepared: Prepared, run: RunDirectory, writer: Writer, listener: Listener | None, started: float
+) -> ExactFit | NystroemFit:
     """Fit, and every result of the run."""
     found = None
     if isinstance(prepared.plan, Plan):
         found = take_over(prepared, run)
         check_room(run, prepared.plan, prepared.source)
     write_json(run.path / "plan.json", prepared.plan.to_json())
-    with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener) as engine:
+    with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener, run.path) as engine:
         if isinstance(prepared.plan, NystroemPlan):
             streamed = make_streamed(prepared, run, engine)
+            writer.require()
             write_streamed(prepared, run, streamed, engine, time.perf_counter() - started)
             return streamed
         fit = _fit(prepared, run, found or copy_rows(prepared, run, engine), engine)
+    writer.require()
     write_results(prepared, run, fit, time.perf_counter() - started)
     return fit
 
@@ -204,11 +211,11 @@ def _updated(output: Output, run: RunDirectory) -> RunDirectory | None:
     if latest is None or made_of != run.fingerprint:
         return None
     remedy = "its base is put in force again, and `skpca update` can add what came later"
-    return latest if _is_whole(latest, remedy) else None
+    return latest if _is_whole(output, latest, remedy) else None
 
 
-def _is_whole(run: RunDirectory, remedy: str = "this run is made again") -> bool:
-    problems = run.problems()
+def _is_whole(output: Output, run: RunDirectory, remedy: str = "this run is made again") -> bool:
+    problems = problems_of(output, run)
     for problem in problems:
         logger.warning("%s", f"{problem}: {remedy}")
     return not problems

@@ -25,18 +25,20 @@ from scalable_kpca.workflow.config import Config, override_config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import read_json, remove_tree, write_json
+from scalable_kpca.workflow.files import make_private, read_json, remove_tree, write_json
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
-from scalable_kpca.workflow.lock import output_lock, sweep
+from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
+from scalable_kpca.workflow.retention import retain
 from scalable_kpca.workflow.scoring import open_like
+from scalable_kpca.workflow.versions import problems_of
 
 __all__ = ["Update", "update_output"]
 
 logger = logging.getLogger(__name__)
 
-CHANGEABLE = ("drift", "cluster", "budget")  # sections that an update may override; others need a new base
+CHANGEABLE = ("drift", "cluster", "budget", "keep")  # sections that an update may override; others need a new base
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +85,10 @@ def update_output(
     base : Path
         What a relative `uri` is relative to.
     withdraw : sequence of str
-        Paths or file names of partitions to be taken away.
+        Paths or file names of partitions to be taken away; those that the last update took away are left out.
     overrides : sequence of str
-        Changes to the configuration of the run in force, such as ``drift.fail=5``: of `CHANGEABLE` sections.
+        Changes to the configuration of the run in force, such as ``drift.fail=5``: of `CHANGEABLE` sections. The
+        section ``cluster`` comes from here alone: its threads are this machine's where nothing else is said.
     listener : callable, optional
         Receives progress events.
 
@@ -114,32 +117,32 @@ def update_output(
     source = None if uri is None else open_like(before.run.path, before.model.feature_names, uri, base)
     if source is not None and uri is not None:
         check_separate("OUTPUT", output.path.resolve(), WRITES, source, uri, base)
-    withdrawn = before.ledger.find(withdraw)
+    withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name)])
     left = before.ledger.without(withdrawn)
     fresh = {} if source is None else _fresh(source, left, withdrawn)
     if not fresh and not withdrawn:
-        sweep(output.lock, before.run.path / "journal")
+        sweep(output, before.run)
         return Update(before.run, "unchanged", (), (), {}, time.perf_counter() - started)
     after = left.with_more(list(fresh.values()))
     if not after.partitions:
         raise ConfigError("every partition would be withdrawn, and a model needs rows; make a new base instead.")
     run = output.run(_fingerprint(before, after.partitions))
-    with storage_errors(f"creating {run.path}"):
-        run.path.mkdir(parents=True, exist_ok=True)
-    with output_lock(output.lock), storage_errors(f"writing to {run.path}"):
+    make_private(run.path)
+    with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
         if output.require_latest().path != before.run.path:
             raise LockedError(f"{output.path} was updated by another process at the same time; run again.")
-        is_made = run.is_committed and not run.problems()
+        is_made = run.is_committed and not problems_of(output, run)
         if not is_made:
-            run.withdraw()
-            _make(before, run, source, fresh, withdrawn, listener, started)
-            run.commit()
+            writer.withdraw(run)
+            _make(before, run, writer, source, fresh, withdrawn, listener, started)
+            writer.commit(run)
         ledger, new = Ledger.read(run.path), {part.path for part in fresh.values()}
         added = tuple(part for part in ledger.partitions if part.path in new)
         if is_made:  # perhaps under other thresholds
             _judge(ledger.drift(added), before.config)
-        output.point_to(run)
+        writer.point_to(run)
         remove_tree(run.path / "journal")
+        retain(writer, run, before.config.keep)
     seconds = time.perf_counter() - started
     return Update(run, "restored" if is_made else "done", added, withdrawn, ledger.drift(added), seconds)
 
@@ -152,6 +155,13 @@ class _Before:
     model: NystroemModel
     config: Config
     ledger: Ledger
+    gone: tuple[str, ...]
+
+    def has_withdrawn(self, name: str) -> bool:
+        """Whether a partition of this name was taken away by the very update that made this version, and is gone."""
+        names = (name, str(Path(name).resolve()))
+        is_there = any(part.path in names or Path(part.path).name == name for part in self.ledger.partitions)
+        return not is_there and any(path in names or Path(path).name == name for path in self.gone)
 
     @classmethod
     def read(cls, output: Output, overrides: Sequence[str]) -> _Before:
@@ -168,8 +178,11 @@ class _Before:
                 f"the run in force in {output.path} is exact, and rows can be added to a Nyström model only; set "
                 "method: nystroem and `skpca run` again."
             )
-        config = override_config(read_json(run.path / "run.json")["config"], overrides, CHANGEABLE)
-        return cls(run, model, config, Ledger.read(run.path))
+        description = read_json(run.path / "run.json")
+        # whoever can write to an output must not choose the scheduler: what one sends is executed here
+        fields = {name: value for name, value in description["config"].items() if name != "cluster"}
+        config = override_config(fields, overrides, CHANGEABLE)
+        return cls(run, model, config, Ledger.read(run.path), tuple(description.get("withdrawn", ())))
 
 
 def _fresh(source: Source, ledger: Ledger, withdrawn: Sequence[Partition]) -> dict[int, Partition]:
@@ -201,6 +214,7 @@ def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
 def _make(
     before: _Before,
     run: RunDirectory,
+    writer: Writer,
     source: Source | None,
     fresh: dict[int, Partition],
     withdrawn: Sequence[Partition],
@@ -209,7 +223,7 @@ def _make(
 ) -> None:
     """Every result of a version that is not committed; what an earlier attempt left is replaced or gone on with."""
     config = before.config
-    with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener) as engine:
+    with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
         sums, added = before.model.sums, []
         for part in withdrawn:
@@ -219,10 +233,11 @@ def _make(
             added.append(measured)
         ledger = before.ledger.without(withdrawn).with_more(added)
         _judge(ledger.drift(added), config)
+        writer.require()
         model = _solve(before, run, sums)
         _write_scores(run, source, list(fresh), model, engine, contributions)
         check_unchanged(before.run, model, added)
-    link_contributions(before.run, run, ledger.partitions)
+    link_contributions(before.run, run, before.ledger.without(withdrawn).partitions)
     write_json(run.path / "ledger.json", ledger.to_json())
     drift = {path: ratio if math.isfinite(ratio) else None for path, ratio in ledger.drift(added).items()}
     write_json(run.path / "metrics.json", metrics(model) | {"drift": drift})

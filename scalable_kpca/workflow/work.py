@@ -1,7 +1,7 @@
 """Work in progress of a run: rows, their labels and the tiles, kept, taken over, thrown away when damaged.
 
-Rows and labels are one piece of work: ``labels/KEY.json`` is written last and says that both are whole and whose they
-are. Nothing here is a result: whatever is damaged is made again, with a warning.
+Rows and labels are one piece of work: ``labels/KEY.json`` is written last and says what each of their files is, and
+whose they are. Nothing here is a result: whatever is damaged is made again, with a warning.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from scalable_kpca.disk import sync_tree
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import InvalidInputError, StorageError
 from scalable_kpca.exact import open_gram
+from scalable_kpca.faults import classify
 from scalable_kpca.gram import Gram
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows, RowSummary, Source, open_rows, write_rows
-from scalable_kpca.workflow.files import file_digest, read_json, remove_tree, write_json
+from scalable_kpca.workflow.files import file_digest, file_states, read_json, remove_tree, write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RunDirectory
-from scalable_kpca.workflow.parts import PartWriter, part_name
+from scalable_kpca.workflow.parts import PartWriter
 
 __all__ = ["StoredWork", "copy_rows", "obtain_gram", "take_over", "unchanged_source"]
 
@@ -81,7 +82,7 @@ def copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> StoredWo
     except Exception:
         _discard_rows(run)
         raise
-    _seal_labels(prepared, run.path / "labels")
+    _seal(prepared, run)
     return rows, summary
 
 
@@ -138,16 +139,14 @@ def _open_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
         return None
     if key.get("rows") != [part.n_rows for part in prepared.source.parts]:
         raise StorageError(f"{labels} has other numbers of rows than the source.")
-    for index, digest in enumerate(key.get("sha256", ())):
-        part = labels / part_name(index)
-        if not part.is_file() or file_digest(part) != digest:
-            raise StorageError(f"{part} is missing or damaged.")
+    sealed, digests = key.get("sha256"), _digests(run)
+    if sealed != digests:
+        known = sealed if isinstance(sealed, dict) else {}
+        names = sorted(name for name in known.keys() | digests.keys() if known.get(name) != digests.get(name))
+        raise StorageError(f"{', '.join(names[:4]) or 'labels/KEY.json'} in {run.path}: missing, damaged or swapped.")
     found = open_rows(run.path / "rows.zarr", prepared.rows_key)
     if found is None:
-        raise StorageError(f"{run.path / 'rows.zarr'} is missing, damaged or of other contents than {labels}.")
-    step = prepared.exact_plan.tile_rows
-    for start in range(0, found[0].n_samples, step):
-        found[0].read(slice(start, min(start + step, found[0].n_samples)))
+        raise StorageError(f"{run.path / 'rows.zarr'} is of other contents than {labels}.")
     return found
 
 
@@ -171,27 +170,35 @@ def unchanged_source(prepared: Prepared) -> Iterator[None]:
 
 
 def _refuse_changed(prepared: Prepared, error: Exception | None = None) -> None:
-    """InvalidInputError when the source is not what it was when the job was prepared."""
+    """InvalidInputError when the source is not what it was when the job was prepared; `error` is why reading failed."""
     try:
         unchanged = prepared.source.fingerprint() == prepared.source_digest
-    except OSError:  # a file of it is gone
+    except OSError as refused:
+        if classify(refused) != "damage":  # no file of it is gone: the system does not let it be read
+            if error is None:
+                raise
+            return
         unchanged = False
     if not unchanged:
+        names = [path for path, state in prepared.source_states.items() if file_states([path]) != state]
+        which = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         raise InvalidInputError(
-            f"the source changed while it was read: source.uri={prepared.config.source.uri!r} is not what this run "
-            "was prepared for; nothing is published: run again when it is at rest."
+            f"the source changed while it was read: {which or prepared.config.source.uri} is not what this run was "
+            "prepared for; nothing is published: run again when it is at rest."
         ) from error
 
 
-def _seal_labels(prepared: Prepared, labels: Path) -> None:
-    parts = prepared.source.parts
-    sync_tree(labels)
-    key = {
-        "key": prepared.rows_key,
-        "rows": [part.n_rows for part in parts],
-        "sha256": [file_digest(labels / part_name(index)) for index in range(len(parts))],
-    }
-    write_json(labels / "KEY.json", key)
+def _seal(prepared: Prepared, run: RunDirectory) -> None:
+    sync_tree(run.path / "labels")
+    parts = [part.n_rows for part in prepared.source.parts]
+    write_json(run.path / "labels" / "KEY.json", {"key": prepared.rows_key, "rows": parts, "sha256": _digests(run)})
+
+
+def _digests(run: RunDirectory) -> dict[str, str]:
+    """Of labels and rows, file by file: a checksum on each chunk does not say that it is in its place."""
+    files = [file for name in ("labels", "rows.zarr") for file in sorted((run.path / name).rglob("*"))]
+    names = {str(file.relative_to(run.path)): file for file in files if file.is_file() and file.name[0] != "."}
+    return {name: file_digest(file) for name, file in names.items() if name != "labels/KEY.json"}
 
 
 def _discard_rows(run: RunDirectory) -> None:

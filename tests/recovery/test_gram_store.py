@@ -19,6 +19,7 @@ from scalable_kpca.gram import MemoryGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.kernels import RBF, Linear, Polynomial, kernel_block
 from scalable_kpca.source import ArrayRows
 from scalable_kpca.tiling import Tiling
+from tests.support import skip
 
 TILING = Tiling(n_samples=50, tile_rows=16)  # 4 blocks, the last of 2 rows; 10 tiles
 KERNEL = RBF(0.3)
@@ -60,12 +61,6 @@ def sums_file(path, i, j):
 
 def contents(path):
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-
-
-def skip(reason):
-    if os.environ.get("SKPCA_REQUIRE_ALL") == "1":
-        pytest.fail(f"SKPCA_REQUIRE_ALL=1 and {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="module", params=["float64", "float32"])

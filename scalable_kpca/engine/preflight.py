@@ -1,0 +1,86 @@
+"""What can be known to be wrong with a cluster before it works: other libraries, files that workers do not see."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scalable_kpca.errors import ClusterError, storage_errors
+
+__all__ = ["check_shared", "check_versions"]
+
+# what decides about results and formats; of Python the feature version, since tasks travel as its bytecode
+LIBRARIES = ("scalable-kpca", "numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "pyarrow", "python")
+
+
+def check_versions(client: Any) -> None:
+    """Refuse workers with other libraries: they would give other bits, or none.
+
+    Raises
+    ------
+    ClusterError
+        Naming worker and versions.
+    """
+    own = _versions()
+    found: Mapping[str, dict[str, str]] = client.run(_versions)
+    for address, versions in found.items():
+        other = {name: versions.get(name) for name in LIBRARIES if versions.get(name) != own[name]}
+        if other:
+            text = ", ".join(f"{name} {version} instead of {own[name]}" for name, version in other.items())
+            raise ClusterError(f"worker {address} has {text}; give workers and this process the same environment.")
+
+
+def check_shared(client: Any, directory: Path) -> None:
+    """Refuse a directory that not every worker can read and write: tasks work on files in it.
+
+    Raises
+    ------
+    ClusterError
+        Naming the worker and what it could not do.
+    StorageError
+        When this process itself cannot write there.
+    """
+    directory = directory.absolute()
+    probe = directory / f".probe-{uuid.uuid4().hex}"
+    try:
+        with storage_errors(f"writing to {directory}"):
+            probe.write_text("asked")
+        answers: Mapping[str, str] = client.run(_answer, str(probe))
+        for address, answer in answers.items():
+            place = directory / f"{probe.name}-{answer}"
+            if not answer.isalnum() or not place.exists():
+                what = f"cannot use it ({answer})" if not answer.isalnum() else "wrote to another place of that name"
+                raise ClusterError(
+                    f"{directory} is not shared with worker {address}, which {what}; choose an output on a file system "
+                    "that every worker mounts at the same path and may write to."
+                )
+    finally:
+        for leftover in directory.glob(f"{probe.name}*"):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in LIBRARIES[:-1]:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _answer(probe: str) -> str:
+    """Read what the client wrote and write beside it: the name of that, or what went wrong."""
+    own = uuid.uuid4().hex
+    try:
+        if Path(probe).read_text() != "asked":
+            return "other contents are there"
+        Path(f"{probe}-{own}").write_text("answered")
+    except OSError as error:
+        return f"{error.strerror or error}:"
+    return own

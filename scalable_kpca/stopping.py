@@ -1,0 +1,77 @@
+"""Being told to stop: a command ends with exit code 75 within ten seconds, whatever it is doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["GRACE_SECONDS", "INTERRUPTED", "terminable"]
+
+INTERRUPTED = 75
+GRACE_SECONDS = 7.0  # to unwind: a running task ends by itself in about one
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM and SIGINT are interrupts while a command runs: work is kept, locks are released, exit code 75.
+
+    Notes
+    -----
+    Python hears a signal between two of its own instructions, and a factorisation of a large matrix is one. The system
+    itself writes to a socket when the signal comes; a thread reads it there, waits for the command to unwind, and ends
+    the process after `GRACE_SECONDS`: what is on the disk is as good as after a kill, and the lock is given back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what signals do
+        return
+    told, tells = socket.socketpair()
+    told.setblocking(True)
+    tells.setblocking(False)
+    before = {number: signal.signal(number, _interrupt) for number in STOPS}
+    old = signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
+    ended = threading.Event()
+    threading.Thread(target=_watch, args=(told, ended), name="skpca-stop", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(old)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        tells.close()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    del number, frame
+    for stop in STOPS:  # one is enough: a second one must not stop what the first one lets unwind
+        signal.signal(stop, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _watch(told: socket.socket, ended: threading.Event) -> None:
+    with told:
+        while number := told.recv(1):
+            if number[0] in STOPS:
+                if not ended.wait(GRACE_SECONDS):
+                    _end()
+                return
+
+
+def _end() -> None:
+    """End this process and what it has started, now."""
+    import psutil
+
+    from scalable_kpca.workflow.lock import abandon_locks
+
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    abandon_locks()
+    sys.stderr.write("Error: stopped in the middle of a computation; the same command resumes.\n")
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)

@@ -1,0 +1,106 @@
+"""Putting results in force: by the holder of the lock only, and never over what a later holder has published."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from scalable_kpca.errors import LockedError, StorageError
+from scalable_kpca.workflow.files import read_json, remove_file, remove_tree, write_json
+from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
+from scalable_kpca.workflow.lock import Lock, output_lock
+
+__all__ = ["Writer", "sweep", "writing"]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The one process that may change an output.
+
+    Attributes
+    ----------
+    output : Output
+    lock : Lock
+        Held.
+    fence : int
+        Number of this writer: above that of everyone who has published before.
+
+    Notes
+    -----
+    A process can be stopped for so long that somebody takes its lock away by hand, and then go on. It finds out before
+    each step that others would see, and once more, in its host's turn, at the moment of publishing: the lock must still
+    be its own, and nobody of its own or a higher number may have published.
+    """
+
+    output: Output
+    lock: Lock
+    fence: int
+
+    def require(self) -> None:
+        """LockedError when the lock is lost; to be asked before anything is written over."""
+        self.lock.require()
+
+    def withdraw(self, run: RunDirectory) -> None:
+        """Take a commit back, before anything of the run is touched."""
+        self.lock.require()
+        if run.is_committed:
+            remove_file(run.path / "COMMIT.json")
+
+    def commit(self, run: RunDirectory) -> None:
+        """List every result file with size and digest, after all of them have reached the disk."""
+        listed = run.flushed_results()
+        with self.lock.turn():
+            write_json(run.path / "COMMIT.json", {"fingerprint": run.fingerprint, "fence": self.fence, "files": listed})
+
+    def point_to(self, run: RunDirectory) -> None:
+        """Put a committed run in force."""
+        with self.lock.turn():
+            published = _published(self.output)
+            if published >= self.fence:
+                raise LockedError(
+                    f"{self.output.path} was written by another run, number {published}, while this one, number "
+                    f"{self.fence}, slept; its results stay, and nothing is published: run again."
+                )
+            write_json(self.output.path / "latest.json", {"run": run.fingerprint, "fence": self.fence})
+
+
+@contextmanager
+def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
+    """The lock of an output, for the time of a run; what killed writers left of half-written files is removed.
+
+    Raises
+    ------
+    LockedError, StorageError
+        See `output_lock`.
+    """
+    with output_lock(output.lock) as lock:
+        for leftover in _half_written(output, run):
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+        # a pointer that is gone or damaged does not set the numbers back
+        last = max([_published(output), *(run.fence for run in output.runs())])
+        yield Writer(output, lock, last + 1)
+
+
+def sweep(output: Output, run: RunDirectory) -> None:
+    """Remove what a crash after the commit left: its lock, its journal; what cannot be removed now does no harm."""
+    locks, journal = output.path.glob(f"*{output.lock.name}*"), run.path / "journal"
+    if any(locks) or journal.exists() or any(_half_written(output, run)):
+        with contextlib.suppress(LockedError, OSError), writing(output, run):
+            remove_tree(journal)
+
+
+def _half_written(output: Output, run: RunDirectory) -> Iterator[Path]:
+    for place in (output.path, run.path, run.path / "labels"):
+        yield from place.glob(".*.new")
+
+
+def _published(output: Output) -> int:
+    """Number of the writer that has published last; 0 where none has, or the pointer is damaged."""
+    try:
+        return fence_of(read_json(output.path / "latest.json"))
+    except StorageError:
+        return 0

@@ -1,0 +1,218 @@
+"""Workers, schedulers and networks that fail in the middle of a run: it ends with the same bits, or says what did."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster.processes import Cluster, Proxy, begin, is_worker, skpca, wait_until
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
+from tests.support import skip
+
+pytestmark = pytest.mark.slow
+
+FIELDS = {**JOBS["stored tiles, block Krylov"], "tile_rows": 3}  # 14 blocks, 105 tiles
+N_TILES = 105
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Results of the same job on threads."""
+    folder = tmp_path_factory.mktemp("reference")
+    finished = skpca("run", write_job(folder, FIELDS, cluster={"kind": "threads", "n_threads": 2}))
+    assert finished.returncode == 0, finished.stderr
+    return bits_of(latest_run(folder / "out"))
+
+
+def on(cluster: Cluster, folder: Path, **more: object) -> Path:
+    return write_job(folder, FIELDS, cluster={"kind": "address", "address": cluster.address, **more})
+
+
+def n_tiles(output: Path) -> int:
+    return len(list(output.glob("runs/*/gram.zarr/tiles/c/*/*")))
+
+
+def assert_finished(finished: subprocess.CompletedProcess[str], output: Path, reference: dict[str, str]) -> None:
+    assert finished.returncode == 0, finished.stderr
+    assert bits_of(latest_run(output)) == reference
+    assert leftovers(output) == []
+
+
+def test_workers_killed_at_random_times_change_nothing(tmp_path, reference):
+    out, chance, killed = tmp_path / "out", random.Random(1), 0
+    with Cluster(tmp_path) as cluster:
+        nannies = [cluster.start_workers(1) for _ in range(2)]
+        for _ in range(3):
+            job = on(cluster, tmp_path)
+            shutil.rmtree(out, ignore_errors=True)
+            running = begin("run", job)
+            wait_until(lambda: n_tiles(out) > 3)
+            for _ in range(3):
+                time.sleep(chance.uniform(0, 0.5))
+                for worker in cluster.workers(chance.choice(nannies)):
+                    worker.kill()
+                    killed += 1
+            finished = running.finish()
+            while finished.returncode == 69:  # the same task died with three workers
+                assert "a worker died" in finished.stderr
+                finished = skpca("run", job)
+            assert_finished(finished, out, reference)
+    assert killed >= 5
+
+
+def test_workers_of_a_cluster_of_its_own_killed_at_random_times_change_nothing(tmp_path, reference):
+    out, chance, killed = tmp_path / "out", random.Random(2), 0
+    job = write_job(tmp_path, FIELDS, cluster={"kind": "local", "n_workers": 2, "n_threads": 1})
+    running = begin("run", job)
+    wait_until(lambda: n_tiles(out) > 3)
+    for _ in range(4):
+        workers = [child for child in psutil.Process(running.pid).children(True) if is_worker(child)]
+        if workers:
+            chance.choice(workers).kill()
+            killed += 1
+        time.sleep(chance.uniform(0.2, 1))
+    finished = running.finish()
+    while finished.returncode == 69:
+        finished = skpca("run", job)
+    assert_finished(finished, out, reference)
+    assert killed >= 2
+
+
+def test_a_scheduler_that_dies_ends_the_run_with_69_and_another_one_finishes_it(tmp_path, reference):
+    out = tmp_path / "out"
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1)
+        running = begin("run", on(cluster, tmp_path))
+        wait_until(lambda: n_tiles(out) > 10)
+        cluster.scheduler.kill()
+        finished = running.finish()
+        assert finished.returncode == 69, finished.stderr
+        assert "lost the connection to the Dask scheduler" in finished.stderr
+        done = n_tiles(out)
+        assert 10 < done < N_TILES
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1)
+        assert_finished(skpca("run", on(cluster, tmp_path)), out, reference)
+    assert json.loads((latest_run(out) / "run.json").read_text())["tiles"]["read"] >= done - 2
+
+
+def test_a_worker_that_hangs_is_given_up_and_may_come_back(tmp_path, reference):
+    out = tmp_path / "out"
+    with Cluster(tmp_path, {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "6s"}) as cluster:
+        nannies = [cluster.start_workers(1) for _ in range(2)]
+        running = begin("run", on(cluster, tmp_path))
+        wait_until(lambda: n_tiles(out) > 3)
+        (hung,) = wait_until(lambda: cluster.workers(nannies[0]))
+        hung.send_signal(signal.SIGSTOP)
+        finished = running.finish()
+        try:
+            assert_finished(finished, out, reference)
+        finally:
+            if hung.is_running():
+                hung.send_signal(signal.SIGCONT)
+        assert "failed to heartbeat" in cluster.log(cluster.scheduler)
+
+
+def test_a_cluster_on_which_nothing_finishes_is_given_up_in_words(tmp_path, reference):
+    out = tmp_path / "out"
+    with Cluster(tmp_path) as cluster:
+        nanny = cluster.start_workers(1)
+        running = begin("run", on(cluster, tmp_path, stall=4))
+        wait_until(lambda: n_tiles(out) > 3)
+        (hung,) = cluster.workers(nanny)
+        hung.send_signal(signal.SIGSTOP)
+        finished = running.finish()
+        hung.send_signal(signal.SIGCONT)
+        assert finished.returncode == 69, finished.stderr
+        assert "nothing has finished for 4 s on the scheduler at tcp://127.0.0.1:" in finished.stderr
+        assert "which has 1 workers" in finished.stderr
+        assert_finished(skpca("run", on(cluster, tmp_path)), out, reference)
+
+
+def test_a_second_worker_of_the_same_name_is_turned_away_and_changes_nothing(tmp_path, reference):
+    out = tmp_path / "out"
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1, name="twin")
+        running = begin("run", on(cluster, tmp_path))
+        wait_until(lambda: n_tiles(out) > 3)
+        cluster.start_workers(1, name="twin")
+        assert_finished(running.finish(), out, reference)
+
+
+def test_a_slow_network_that_resets_connections_changes_nothing(tmp_path, reference):
+    out = tmp_path / "out"
+    with Cluster(tmp_path) as cluster, Proxy(cluster.address, delay=0.02) as proxy:
+        cluster.start_workers(1)
+        cluster.start_workers(1, contact=proxy.address)
+        running, resets = begin("run", on(cluster, tmp_path)), 0
+        for at in (5, 40, 80):
+            wait_until(lambda at=at: n_tiles(out) > at or running.poll() is not None)
+            resets += proxy.reset()
+        finished = running.finish()
+        while finished.returncode == 69:
+            finished = skpca("run", on(cluster, tmp_path))
+        assert_finished(finished, out, reference)
+        assert resets > 0
+
+
+def test_workers_with_other_libraries_are_refused_by_name(tmp_path):
+    other = tmp_path / "other" / "scalable_kpca-0.0.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: scalable-kpca\nVersion: 0.0.9\n")
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1, environment={"PYTHONPATH": str(other.parent)})
+        finished = skpca("run", on(cluster, tmp_path))
+    assert finished.returncode == 69
+    assert "scalable-kpca 0.0.9 instead of " in finished.stderr
+    assert not (tmp_path / "out" / "latest.json").exists()
+
+
+def test_a_directory_that_workers_do_not_see_is_refused_before_anything_is_computed(tmp_path):
+    hidden = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none {tmp_path / "out"} && exec "$@"', "sh")
+    (tmp_path / "out").mkdir()
+    try:
+        subprocess.run([*hidden, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        skip("mount namespaces are not allowed here")
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1, prefix=hidden)
+        finished = skpca("run", on(cluster, tmp_path))
+    assert finished.returncode == 69
+    assert "is not shared with worker tcp://127.0.0.1:" in finished.stderr
+    assert "(No such file or directory:)" in finished.stderr
+    assert leftovers(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("dashboard", [False, True])
+def test_whatever_a_run_opens_listens_on_loopback_only(tmp_path, dashboard):
+    out = tmp_path / "out"
+    running = begin(
+        "run", write_job(tmp_path, FIELDS, cluster={"kind": "local", "n_workers": 2, "dashboard": dashboard})
+    )
+    wait_until(lambda: n_tiles(out) > 3)
+    run = psutil.Process(running.pid)
+    ports = [
+        connection.laddr
+        for process in (run, *run.children(recursive=True))
+        for connection in process.net_connections("all")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr
+    ]
+    running.terminate()
+    running.finish()
+    assert len(ports) >= 4
+    assert {address.ip for address in ports} == {"127.0.0.1"}
+
+
+def test_a_run_on_threads_listens_nowhere(tmp_path):
+    running = begin("run", write_job(tmp_path, FIELDS, cluster={"kind": "threads"}))
+    wait_until(lambda: n_tiles(tmp_path / "out") > 3)
+    found = [c for c in psutil.Process(running.pid).net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    running.terminate()
+    running.finish()
+    assert found == []

@@ -1,0 +1,94 @@
+"""SIGKILL before every change of a file in turn, and the same command again: the same bits, and nothing done twice."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
+from tests.recovery.zygote import Zygote
+
+# every k-th point here, every one by SKPCA_KILL_EVERY=1
+EVERY = int(os.environ.get("SKPCA_KILL_EVERY", "5"))
+LAST = 12
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory):
+    with Zygote(tmp_path_factory.mktemp("zygote")) as process:
+        yield process
+
+
+def committed(output: Path) -> int:
+    """Tiles whose row sums are there."""
+    chunks = output.glob("runs/*/gram.zarr/row_sums/c/*/*/0")
+    return sum(int(chunk.parts[-3]) <= int(chunk.parts[-2]) for chunk in chunks)
+
+
+def points(changes: int, offset: int) -> list[int]:
+    """Every so many changes, and each of the last ones: commit, pointer, journal, lock."""
+    return sorted({*range(1 + offset % EVERY, changes + 1, EVERY), *range(changes - LAST, changes + 1)})
+
+
+def fresh(output: Path) -> None:
+    if output.exists():
+        shutil.rmtree(output)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JOBS)
+def test_a_run_killed_before_any_change_of_a_file_is_finished_by_the_same_command(zygote, tmp_path, name):
+    job, output = write_job(tmp_path, JOBS[name]), tmp_path / "out"
+    whole = zygote.run("run", str(job), "--json", watched=output)
+    assert whole.code == 0, whole.errors
+    reference, n_tiles = bits_of(latest_run(output)), committed(output)
+    killed = points(whole.changes, len(name))
+    for kill_at in killed:
+        shutil.rmtree(output)
+        ended = zygote.run("run", str(job), "--json", watched=output, kill_at=kill_at)
+        assert ended.code == -9, (kill_at, ended)
+        before, was_published = committed(output), (output / "latest.json").exists()
+        again = zygote.run("run", str(job), "--json", watched=output)
+        assert again.code == (99 if was_published else 0), (kill_at, again)
+        run = latest_run(output)
+        assert bits_of(run) == reference, kill_at
+        assert leftovers(output) == [], kill_at
+        if not was_published and again.answer["status"] == "done" and JOBS[name].get("gram") == "zarr":
+            computed, read = tiles_of(run)  # none is read where the whole pass is replayed from its log
+            assert computed == n_tiles - before, kill_at
+            assert read in ((before, 0) if before == n_tiles else (before,)), kill_at
+    print(f"{len(killed)} kill points of {whole.changes}")  # noqa: T201
+
+
+def tiles_of(run: Path) -> tuple[int, int]:
+    tiles = json.loads((run / "run.json").read_text())["tiles"]
+    assert tiles["repaired"] == 0
+    return tiles["computed"], tiles["read"]
+
+
+@pytest.mark.slow
+def test_an_update_killed_before_any_change_of_a_file_is_finished_by_the_same_command(zygote, tmp_path):
+    job, output, base = write_job(tmp_path, JOBS["Nyström"]), tmp_path / "out", tmp_path / "base"
+    assert zygote.run("run", str(job)).code == 0
+    write_rows(tmp_path / "more" / "part-2.parquet", 2)
+    command = ["update", str(output), "--source", str(tmp_path / "more"), "--withdraw", "part-1.parquet", "--json"]
+    output.rename(base)
+    shutil.copytree(base, output)
+    whole = zygote.run(*command, watched=output)
+    assert whole.code == 0, whole.errors
+    reference = bits_of(latest_run(output))
+    killed = points(whole.changes, 0)
+    for kill_at in killed:
+        shutil.rmtree(output)
+        shutil.copytree(base, output)
+        earlier = latest_run(output)
+        assert zygote.run(*command, watched=output, kill_at=kill_at).code == -9
+        assert bits_of(earlier) == bits_of(base / "runs" / earlier.name)
+        was_published = latest_run(output) != earlier
+        again = zygote.run(*command, watched=output)
+        assert again.code == (99 if was_published else 0), (kill_at, again)
+        assert bits_of(latest_run(output)) == reference, kill_at
+        assert leftovers(output) == [], kill_at
+    print(f"{len(killed)} kill points of {whole.changes}")  # noqa: T201

@@ -1,0 +1,108 @@
+"""SIGTERM and SIGINT end a command with exit code 75 in seconds, whatever it is doing, with nothing left running."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
+
+STORED = {**JOBS["stored tiles, block Krylov"], "tile_rows": 4, "cluster": {"kind": "threads", "n_threads": 2}}
+LIMIT = 10  # seconds, of the design; a stop that is not heard takes a minute here
+
+
+@pytest.fixture
+def start():
+    """Runs of jobs in processes that do not outlive the test."""
+    started = []
+
+    def run(job: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "scalable_kpca.cli", "run", str(job)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def stop(process: subprocess.Popen[str], *numbers: signal.Signals) -> str:
+    for number in numbers:
+        process.send_signal(number)
+    _, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 75, errors
+    assert "the same command resumes" in errors
+    return errors
+
+
+def tiles(output: Path) -> int:
+    return len(list(output.glob("runs/*/gram.zarr/tiles/c/*/*")))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (signal.SIGTERM,),
+        pytest.param((signal.SIGINT,), marks=pytest.mark.slow),
+        pytest.param((signal.SIGTERM, signal.SIGTERM), marks=pytest.mark.slow),
+    ],
+)
+def test_a_stopped_run_gives_its_lock_back_and_the_same_command_finishes_it(start, tmp_path, numbers):
+    job, out = write_job(tmp_path, STORED), tmp_path / "out"
+    process = start(job)
+    wait_until(lambda: tiles(out) > 5)
+    stop(process, *numbers)
+    assert not (out / "LOCK").exists()
+    finish(start(job))
+    stopped = bits_of(latest_run(out))
+    finish(start(write_job(tmp_path, STORED, output={"path": "reference"})))
+    assert bits_of(latest_run(tmp_path / "reference")) == stopped
+    assert leftovers(out) == []
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_in_the_middle_of_one_long_call_into_lapack(start, tmp_path):
+    write_rows(tmp_path / "rows" / "part-0.parquet", 0, 5000)
+    write_rows(tmp_path / "rows" / "part-1.parquet", 1, 3)
+    fields = {"gram": "memory", "solver": {"name": "dense"}, "n_components": None, "budget": {"memory": "8GiB"}}
+    process, out = start(write_job(tmp_path, fields)), tmp_path / "out"
+    wait_until(lambda: any(out.glob("runs/*/rows.zarr")))
+    used = psutil.Process(process.pid)
+    # K and K̃ have one n² and a half of float64; LAPACK's copy and its workspace make three of it
+    wait_until(lambda: used.memory_info().rss > 3 * 5000**2 * 8)
+    assert "in the middle of a computation" in stop(process, signal.SIGTERM)
+    assert not (out / "LOCK").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_a_run_that_is_stopped_or_killed(start, tmp_path, number):
+    job, out = write_job(tmp_path, {**STORED, "cluster": {"kind": "local", "n_workers": 2}}), tmp_path / "out"
+    process = start(job)
+    wait_until(lambda: tiles(out) > 5)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    if number == signal.SIGKILL:
+        process.kill()
+        process.communicate()
+    else:
+        stop(process, number)
+    _, alive = psutil.wait_procs(workers, timeout=LIMIT)
+    assert [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE] == []
