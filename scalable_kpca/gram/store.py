@@ -291,7 +291,7 @@ def _open(tiles: StoredTiles) -> tuple[Any, Any]:
 def _remove(root: Path, name: Path) -> None:
     """Remove a chunk or a directory in its place, and a file in the place of a directory above it."""
     for place in (*reversed((root / name).parents[: len(name.parts) - 1]), root / name):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # another task may just make a directory above
             if not place.is_dir():
                 place.unlink()
             elif place == root / name:

@@ -66,6 +66,8 @@ def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) ->
         check_arrays(directory)
         fields["kernel"] = kernel_from_json(fields["kernel"], kernel)
         return _READERS[fields["method"]](directory, fields)
+    except MemoryError:
+        raise
     except Exception as error:
         raise ModelFormatError(f"{directory} is damaged or incomplete: {str(error)[:400]}.") from error
 

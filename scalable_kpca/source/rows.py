@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError, StorageError, storage_errors
+from scalable_kpca.faults import is_loss
 from scalable_kpca.source.checks import FiniteCheck, Moments, RowSummary
 from scalable_kpca.source.sparse import RowBlock, is_sparse, stack
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, open_stored
@@ -97,7 +98,12 @@ class StoredRows:
             if np.isnan(block).any():
                 # rows are finite when they are stored, and a chunk that is gone reads as NaN
                 raise ValueError("a chunk is missing")  # noqa: TRY301
+        except MemoryError:
+            raise
         except Exception as error:
+            if isinstance(error, OSError) and not is_loss(error):  # the copy may be whole
+                with storage_errors(f"reading rows {rows.start} to {rows.stop} of {self.path}"):
+                    raise
             raise StorageError(
                 f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); this copy is damaged: run "
                 "or fit again to make it from the source."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -14,6 +15,7 @@ from scalable_kpca.disk import put, sync
 from scalable_kpca.documents import format_json
 from scalable_kpca.documents import read_json as read_plain_json
 from scalable_kpca.errors import StorageError, storage_errors
+from scalable_kpca.faults import is_loss
 
 __all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "remove_tree", "write_json"]
 
@@ -31,12 +33,13 @@ def write_json(path: Path, value: Any) -> None:
     except ValueError as error:
         raise StorageError(f"{path} cannot be written: {error}; use fewer, larger parts.") from error
     staging = path.with_name(f".{path.name}.{os.getpid()}.new")
-    staging.unlink(missing_ok=True)  # never through a link that has its name
-    with staging.open("x") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    put(staging, path)
+    with storage_errors(f"writing {path}", path):
+        staging.unlink(missing_ok=True)  # never through a link that has its name
+        with staging.open("x") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        put(staging, path)
 
 
 def read_json(path: Path) -> Any:
@@ -45,9 +48,13 @@ def read_json(path: Path) -> Any:
         return read_plain_json(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        reason = error.strerror or error if isinstance(error, OSError) else error
-        raise StorageError(f"{path} is damaged: {reason}; remove it and run again.") from error
+    except OSError as error:
+        reason = error.strerror or error
+        if is_loss(error) or error.errno in (errno.ELOOP, errno.EINVAL):  # the last two are ours: no file of its own
+            raise StorageError(f"{path} is damaged: {reason}; remove it and run again.") from error
+        raise StorageError(f"{path} cannot be read now: {reason}; run again when it can.") from error
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}; remove it and run again.") from error
 
 
 def file_digest(path: Path) -> str:

@@ -46,7 +46,7 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     """
     config, plan = prepared.config, prepared.nystroem_plan
     kernel_of = _kernel_of(prepared, engine, plan)
-    check_scores_room(run.path, plan)
+    check_scores_room(run.path, plan, n_parts=len(prepared.source.parts))
     spans = prepared.source.spans(plan.span_rows)
     key = digest_json([prepared.fingerprint, file_states(part.path for part in prepared.source.parts)])
     with unchanged_source(prepared):

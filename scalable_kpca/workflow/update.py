@@ -20,7 +20,7 @@ from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import Source
-from scalable_kpca.workflow.checks import check_separate
+from scalable_kpca.workflow.checks import check_memory, check_scores_room, check_separate
 from scalable_kpca.workflow.config import Config, override_config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
@@ -225,6 +225,11 @@ def _make(
     config = before.config
     with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
+        if fresh:
+            chosen = contributions.plan(sum(part.rows for part in fresh.values()))
+            check_memory(chosen)
+            # sums of a new partition: while they are made, and as a result
+            check_scores_room(run.path, chosen, n_parts=len(fresh), n_kept=2 * len(fresh))
         sums, added = before.model.sums, []
         for part in withdrawn:
             sums -= contributions.of_withdrawn(part)

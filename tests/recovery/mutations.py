@@ -77,7 +77,7 @@ MUTATIONS = {
     ),
     "the flush of what is listed": Mutation(
         "workflow/files.py",
-        "        os.fsync(stream.fileno())\n",
+        "            os.fsync(stream.fileno())\n",
         "",
         (PUBLISHING + "results_reach_the_disk_before_their_list_and_the_list_before_the_pointer",),
     ),
