@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
 
 STORED = {**JOBS["stored tiles, block Krylov"], "tile_rows": 4, "cluster": {"kind": "threads", "n_threads": 2}}
 LIMIT = 10  # seconds, of the design; a stop that is not heard takes a minute here
@@ -75,20 +75,6 @@ def test_a_stopped_run_gives_its_lock_back_and_the_same_command_finishes_it(star
     finish(start(write_job(tmp_path, STORED, output={"path": "reference"})))
     assert bits_of(latest_run(tmp_path / "reference")) == stopped
     assert leftovers(out) == []
-
-
-@pytest.mark.slow
-def test_a_run_is_stopped_in_the_middle_of_one_long_call_into_lapack(start, tmp_path):
-    write_rows(tmp_path / "rows" / "part-0.parquet", 0, 5000)
-    write_rows(tmp_path / "rows" / "part-1.parquet", 1, 3)
-    fields = {"gram": "memory", "solver": {"name": "dense"}, "n_components": None, "budget": {"memory": "8GiB"}}
-    process, out = start(write_job(tmp_path, fields)), tmp_path / "out"
-    wait_until(lambda: any(out.glob("runs/*/rows.zarr")))
-    used = psutil.Process(process.pid)
-    # K and K̃ have one n² and a half of float64; LAPACK's copy and its workspace make three of it
-    wait_until(lambda: used.memory_info().rss > 3 * 5000**2 * 8)
-    assert "in the middle of a computation" in stop(process, signal.SIGTERM)
-    assert not (out / "LOCK").exists()
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import scipy.linalg
 
 from scalable_kpca.engine import several_blas_threads
@@ -62,21 +61,21 @@ def solve_dense(
         found = leading_pairs(operator, k, floor=floor, seed=seed, n_threads=n_threads, allowed_below=allowed_below)
         if found is not None:
             return found
+    # the transpose of a symmetric matrix in C order is the same matrix in Fortran's: LAPACK takes it without a copy
+    dense = operator.to_dense().T
     whole = k == n or allowed_below is not None
     with several_blas_threads(n_threads if n >= THREADED_ROWS else 1):
-        if not whole:
-            # the transpose of a symmetric matrix in C order is the same matrix in Fortran's: it is taken without a copy
-            values, vectors = scipy.linalg.eigh(
-                operator.to_dense().T,
-                subset_by_index=(n - k, n - 1),
-                driver="evr",
-                overwrite_a=True,
-                check_finite=False,  # the tiles were checked
-            )
+        values, vectors = scipy.linalg.eigh(
+            dense,
+            subset_by_index=None if whole else (n - k, n - 1),
+            driver="evd" if whole else "evr",
+            overwrite_a=True,
+            check_finite=False,  # the tiles were checked
+        )
+    del dense
+    if not whole and len(values) < k:
         # LAPACK's bisection can lose members of a multiple eigenvalue when a subset is asked for
-        if whole or len(values) < k:
-            # numpy's, since scipy's lets no other thread of Python run for as long as it takes, such as one that stops
-            values, vectors = np.linalg.eigh(operator.to_dense())
+        values, vectors = scipy.linalg.eigh(operator.to_dense().T, driver="evd", overwrite_a=True)
     lowest = float(values[0]) if whole else None
     values, vectors = canonical(values, vectors)
     values, vectors = values[:k], vectors[:, :k]

@@ -26,8 +26,8 @@ POINTS = {
     "after the sums": ("scalable_kpca.approximate.solve_spectrum", 0),
     "after the model": ("scalable_kpca.workflow.embedding.PartWriter.add", 0),
     "in the middle of the scores": ("scalable_kpca.workflow.embedding.PartWriter.add", 5),
-    "before the commit": ("scalable_kpca.workflow.layout.RunDirectory.commit", 0),
-    "between commit and pointer": ("scalable_kpca.workflow.layout.Output.point_to", 0),
+    "before the commit": ("scalable_kpca.workflow.publishing.Writer.commit", 0),
+    "between commit and pointer": ("scalable_kpca.workflow.publishing.Writer.point_to", 0),
 }
 
 KILLER = """
