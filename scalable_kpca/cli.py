@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import traceback
@@ -13,6 +12,7 @@ import click
 
 from scalable_kpca.address_space import check_addresses, spare_addresses
 from scalable_kpca.errors import KernelPCAError
+from scalable_kpca.faults import classify, lacks_memory
 from scalable_kpca.stopping import INTERRUPTED, terminable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _NamedErrors(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise  # click's own, and a reader of our output that has seen enough
         except Exception as error:
-            if _lacks_memory(error):
+            if lacks_memory(error):
                 message, code = _out_of_memory(error), TOO_LITTLE_MEMORY
             else:
                 traceback.print_exc()
@@ -59,23 +59,9 @@ class _NamedErrors(click.Group):
 
 def _exit_code(error: KernelPCAError) -> int:
     """The error's own, or that of what the system said: that it would pass, or that there is no memory."""
-    from scalable_kpca.faults import classify
-
-    if _lacks_memory(error):
+    if lacks_memory(error):
         return TOO_LITTLE_MEMORY
     return INTERRUPTED if classify(error) == "transient" else error.exit_code
-
-
-def _lacks_memory(error: BaseException | None) -> bool:
-    """Whether there was no memory, or none for a thread or for a library, by what an error says or came from."""
-    while error is not None:
-        no_thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
-        no_library = isinstance(error, ImportError) and "failed to map segment" in str(error)
-        no_room = isinstance(error, OSError) and error.errno == errno.ENOMEM
-        if no_thread or no_library or no_room or isinstance(error, MemoryError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _out_of_memory(error: Exception) -> str:

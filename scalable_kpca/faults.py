@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from scalable_kpca.errors import CorruptTileError, KernelPCAError, StorageError
 
-__all__ = ["ATTEMPTS", "LONGEST_WAIT", "attempt", "classify", "is_loss"]
+__all__ = ["ATTEMPTS", "LONGEST_WAIT", "attempt", "classify", "is_loss", "lacks_memory"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,18 @@ def classify(error: BaseException) -> Kind:
 def is_loss(error: OSError) -> bool:
     """Whether a read error means that the contents are lost; one without a number is ours or zarr's, about contents."""
     return error.errno is None or error.errno in LOST
+
+
+def lacks_memory(error: BaseException | None) -> bool:
+    """Whether there was no memory, or none for a thread or for a library, by what an error says or came from."""
+    while error is not None:
+        no_thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
+        no_library = isinstance(error, ImportError) and "failed to map segment" in str(error)
+        no_room = isinstance(error, OSError) and error.errno == errno.ENOMEM
+        if no_thread or no_library or no_room or isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def attempt(task: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What this process may use: processors and memory, as the operating system and its control groups allow."""
+"""What this process may use: processors and memory, as the system and its control groups allow; and libraries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "available_memory",
     "available_processors",
     "disk_room",
+    "installed_version",
     "release_memory",
     "resolve_memory_limit",
     "resolve_threads",
@@ -63,6 +65,14 @@ def _control_groups() -> Iterator[Path]:
         below = Path(path.lstrip("/"))
         for group in (below, *below.parents):
             yield root / group / "memory.max" if version_2 else root / "memory" / group / "memory.limit_in_bytes"
+
+
+def installed_version(name: str) -> str:
+    """Version of a distribution; "unknown" for one without metadata, such as a bare source tree on the path."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def release_memory() -> None:

@@ -1,4 +1,4 @@
-"""Being told to stop: a command ends with exit code 75 within ten seconds, whatever it is doing."""
+"""Being told to stop: a command ends with exit code 75 within ten seconds, or when LAPACK returns."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def terminable() -> Iterator[None]:
 
     Notes
     -----
-    Python hears a signal between two of its own instructions, and a factorisation of a large matrix is one. The system
-    itself writes to a socket when the signal comes; a thread reads it there, waits for the command to unwind, and ends
-    the process after `GRACE_SECONDS`: what is on the disk is as good as after a kill, and the lock is given back.
+    Python hears a signal between two of its own instructions, and one of them may be a long product or wait for a task.
+    The system itself writes to a socket when the signal comes; a thread reads it there, waits for the command to
+    unwind, and ends the process after `GRACE_SECONDS`: what is on the disk is as good as after a kill, and the lock is
+    given back. scipy's LAPACK lets no other thread run, and both are late by it. [docs/decisions/0019]
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may say what signals do

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,7 @@ __all__ = [
     "score_tolerance",
     "skip",
     "store_rows",
+    "tmpfs",
 ]
 
 EPS = float(np.finfo(np.float64).eps)
@@ -44,6 +47,21 @@ def skip(reason: str) -> None:
     if os.environ.get("SKPCA_REQUIRE_ALL") == "1":
         pytest.fail(f"SKPCA_REQUIRE_ALL=1 and {reason}")
     pytest.skip(reason)
+
+
+@contextmanager
+def tmpfs(place: Path, options: str) -> Iterator[None]:
+    """A file system of its own in memory, mounted on a directory for a time; skips where that is not allowed."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        skip("a file system of its own needs root and mount")
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        skip(f"tmpfs cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def fit(

@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 import threadpoolctl
 
-from scalable_kpca import KernelPCA, load_model
+from scalable_kpca import KernelPCA, load_model, machine
 from scalable_kpca.engine import LocalEngine, blas, open_engine, several_blas_threads, single_threaded_blas
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.operator import CenteredGram
@@ -102,7 +102,7 @@ def test_libraries_are_looked_for_once_and_again_after_an_import(monkeypatch):
 def test_a_plan_reads_no_metadata_twice(monkeypatch):
     plan(100, 5, n_components=2)
     monkeypatch.setattr(calibration, "threadpool_info", pytest.fail)
-    monkeypatch.setattr(calibration, "version", pytest.fail)
+    monkeypatch.setattr(machine, "version", pytest.fail)
     plan(100, 5, n_components=2)
 
 

@@ -23,11 +23,10 @@ import pytest
 import zarr
 from click.testing import CliRunner
 
-from scalable_kpca import plan
+from scalable_kpca import machine, plan
 from scalable_kpca.cli import _NamedErrors
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
-from scalable_kpca.planning import calibration
 from scalable_kpca.workflow import checks, planned, stages
 from scalable_kpca.workflow.checks import check_budget, journal_bytes
 from scalable_kpca.workflow.config import Config, load_config
@@ -329,7 +328,7 @@ def test_package_without_metadata_runs_and_says_that_its_version_is_unknown(tmp_
             raise PackageNotFoundError(name)
         return "1"
 
-    monkeypatch.setattr(calibration, "version", version)
+    monkeypatch.setattr(machine, "version", version)
     monkeypatch.setattr(importlib.metadata, "version", version)
     write_source(tmp_path)
     outcome = run(tmp_path)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import ClusterError, storage_errors
+from scalable_kpca.machine import installed_version
 
 __all__ = ["check_shared", "check_versions"]
 
 # what decides about results and formats; of Python the feature version, since tasks travel as its bytecode
-LIBRARIES = ("scalable-kpca", "numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "pyarrow", "python")
+LIBRARIES = ("scalable-kpca", "numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "pyarrow")
 
 
 def check_versions(client: Any) -> None:
@@ -25,9 +27,9 @@ def check_versions(client: Any) -> None:
         Naming worker and versions.
     """
     own = _versions()
-    found: Mapping[str, dict[str, str]] = client.run(_versions)
-    for address, versions in found.items():
-        other = {name: versions.get(name) for name in LIBRARIES if versions.get(name) != own[name]}
+    answers: Mapping[str, dict[str, str]] = client.run(_versions)
+    for address, versions in answers.items():
+        other = {name: found for name, found in versions.items() if found != own[name]}
         if other:
             text = ", ".join(f"{name} {version} instead of {own[name]}" for name, version in other.items())
             raise ClusterError(f"worker {address} has {text}; give workers and this process the same environment.")
@@ -64,14 +66,8 @@ def check_shared(client: Any, directory: Path) -> None:
 
 
 def _versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in LIBRARIES[:-1]:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {**{name: installed_version(name) for name in LIBRARIES}, "python": python}
 
 
 def _answer(probe: str) -> str:

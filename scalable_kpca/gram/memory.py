@@ -13,9 +13,8 @@ from scalable_kpca.gram.passes import PassResult, assemble, run_pass
 from scalable_kpca.gram.products import (
     TileCounts,
     TileProduct,
-    computed_strips,
+    computed_tile,
     multiply_tile,
-    strips_of_tile,
     tile_strips,
 )
 from scalable_kpca.gram.reductions import RunProduct, multiply_run
@@ -119,15 +118,9 @@ class MemoryGram:
 
 
 def _compute_run(rows: Rows, kernel: Kernel, tiling: Tiling, dtype: str, i: int, start: int, stop: int) -> TileRun:
-    tiles, errors = [], []
-    for j in range(start, stop):
-        tile = np.empty((tiling.length(i), tiling.length(j)), dtype)
-        strips = strips_of_tile(kernel, rows, tiling, i, j, dtype)
-        for _ in computed_strips(strips, tiling, i, j, tile):
-            pass
-        tiles.append(tile)
-        errors.append(strips.error)
-    return TileRun(tuple(tiles), max(errors))
+    made = (computed_tile(kernel, rows, tiling, i, j, dtype) for j in range(start, stop))
+    tiles, errors = zip(*made, strict=True)
+    return TileRun(tiles, max(errors))
 
 
 def _multiply_run(run: TileRun, i: int, start: int, computed: bool, w_rows: Block, *w_columns: Block) -> RunProduct:

@@ -31,6 +31,7 @@ __all__ = [
     "TileCounts",
     "TileProduct",
     "computed_strips",
+    "computed_tile",
     "multiply_tile",
     "strips_of_tile",
     "tile_strips",
@@ -106,6 +107,15 @@ def computed_strips(
         if tile is not None:
             place_strip(tile, start, strip, diagonal=i == j)
         yield start, strip
+
+
+def computed_tile(kernel: Kernel, rows: Rows, tiling: Tiling, i: int, j: int, dtype: str) -> tuple[Tile, float]:
+    """Tile (i, j), whole, and the relative error of an entry."""
+    tile = np.empty((tiling.length(i), tiling.length(j)), dtype)
+    strips = strips_of_tile(kernel, rows, tiling, i, j, dtype)
+    for _ in computed_strips(strips, tiling, i, j, tile):
+        pass
+    return tile, strips.error
 
 
 def tile_strips(tile: Tile, *, diagonal: bool) -> Iterator[tuple[int, Tile]]:

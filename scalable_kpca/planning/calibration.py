@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +22,11 @@ from threadpoolctl import threadpool_info
 
 from scalable_kpca.documents import read_json
 from scalable_kpca.engine import single_threaded_blas
-from scalable_kpca.machine import available_memory
+from scalable_kpca.machine import available_memory, installed_version
 from scalable_kpca.planning.measurements import measure_algebra, measure_disk, measure_evaluation, measure_products
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
 
-__all__ = ["cache_file", "installed_version", "machine_rates"]
+__all__ = ["cache_file", "machine_rates"]
 
 FORMAT_VERSION = 1
 
@@ -112,14 +111,6 @@ def cache_file() -> Path | None:
         return None
     host = re.sub(r"[^\w.-]", "_", platform.node()) or "unnamed"
     return root / "scalable_kpca" / f"machine-{host}.json"
-
-
-def installed_version(name: str) -> str:
-    """Version of a distribution; "unknown" for one without metadata, such as a bare source tree on the path."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _parts(kernel: str, dtype: str, n_threads: int, directory: Path | None) -> list[_Part]:

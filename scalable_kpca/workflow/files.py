@@ -96,14 +96,12 @@ def make_private(run: Path) -> None:
     Raises
     ------
     StorageError
-        When it cannot be made, or something else has its name: a link may lead anywhere.
+        When it cannot be made. Links are refused by `Output.run`, which names it.
     """
     output = run.parents[1]
     with storage_errors(f"creating {output}"):
         output.mkdir(parents=True, exist_ok=True)
         for place in (run.parent, run):
-            if place.is_symlink():
-                raise StorageError(f"{place} is a link, and a directory of this output is needed; remove the link.")
             place.mkdir(mode=0o700, exist_ok=True)
             sync(place.parent)
 

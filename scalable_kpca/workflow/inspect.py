@@ -15,11 +15,10 @@ from threadpoolctl import threadpool_info
 
 from scalable_kpca.errors import KernelPCAError, StorageError
 from scalable_kpca.gram import StoredTiles, find_tiles
-from scalable_kpca.gram.products import computed_strips, strips_of_tile
-from scalable_kpca.machine import available_memory, available_processors
+from scalable_kpca.gram.products import computed_tile
+from scalable_kpca.machine import available_memory, available_processors, installed_version
 from scalable_kpca.model import AnyModel, Model, load_model
 from scalable_kpca.nystroem.checkpoint import FIELDS as SUMS_FIELDS
-from scalable_kpca.planning.calibration import installed_version
 from scalable_kpca.records import read_record
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
@@ -119,14 +118,11 @@ def recomputed_tiles(model: AnyModel, tiles: StoredTiles, chosen: Sequence[tuple
     for i, j in chosen:
         if not isinstance(model, Model) or model.n_samples != tiles.tiling.n_samples:
             break  # of landmarks no tiles are stored
-        stored, made = tiles.read(i, j), np.empty((tiles.tiling.length(i), tiles.tiling.length(j)), tiles.dtype)
-        strips = strips_of_tile(model.kernel, model.rows, tiles.tiling, i, j, tiles.dtype)
-        for _ in computed_strips(strips, tiles.tiling, i, j, made):
-            pass
+        made, error = computed_tile(model.kernel, model.rows, tiles.tiling, i, j, tiles.dtype)
         blocks = (model.rows.read(tiles.tiling.block(b)).astype(np.float64) for b in (i, j))
         largest = max(float(np.abs(model.kernel.diagonal(block)).max()) for block in blocks)
-        difference = float(np.abs(stored - made).max())
-        if not difference <= 2 * strips.error * largest:
+        difference = float(np.abs(tiles.read(i, j) - made).max())
+        if not difference <= 2 * error * largest:
             found.append(
                 f"tile ({i}, {j}) of {tiles.path} is not the kernel of the rows: it is off by {difference:.3g}"
             )

@@ -11,7 +11,7 @@ from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import is_digest
 
-__all__ = ["Ledger", "Partition"]
+__all__ = ["Ledger", "Partition", "paths_called"]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,8 @@ class Ledger:
         return tuple(dict.fromkeys(self._find(name) for name in names))
 
     def _find(self, name: str) -> Partition:
-        found = [p for p in self.partitions if p.path in (name, str(Path(name).resolve()))] or [
-            p for p in self.partitions if Path(p.path).name == name
-        ]
+        named = paths_called(name, [p.path for p in self.partitions])
+        found = [p for p in self.partitions if p.path in named]
         if len(found) != 1:
             known = ", ".join(p.path for p in self.partitions[-8:])
             raise ConfigError(
@@ -129,3 +128,9 @@ def _is_sound(part: Partition) -> bool:
         and (part.residual is None or isinstance(part.residual, int | float))
         and part.own in (None, f"contributions/{part.fingerprint}.npz")
     )
+
+
+def paths_called(name: str, paths: Sequence[str]) -> list[str]:
+    """Those of some paths that a name means: the one of that path, or else whatever has that file name."""
+    same = [path for path in paths if path in (name, str(Path(name).resolve()))]
+    return same or [path for path in paths if Path(path).name == name]

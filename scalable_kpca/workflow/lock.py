@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import platform
-import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from scalable_kpca.documents import read_json
 from scalable_kpca.errors import LockedError, StorageError, storage_errors
 
 __all__ = [
@@ -28,8 +29,6 @@ __all__ = [
     "process_identity",
     "release_lock",
 ]
-
-MOST_BYTES = 2**16  # of a lock that is worth reading
 
 _held: set[Lock] = set()  # by this process
 
@@ -187,20 +186,16 @@ def describe_owner(path: Path) -> dict[str, Any] | None:
         When something else has the lock's name: a directory, or what would never end to be read.
     """
     try:
-        mode = path.lstat().st_mode
+        owner = read_json(path)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(mode):
-        return {}  # none of ours: what it points to is nobody's identity
-    if not stat.S_ISREG(mode):
-        kind = "a directory" if stat.S_ISDIR(mode) else "no file"
-        raise StorageError(f"{path} is {kind}, and the lock is a file of that name; remove it and run again.")
-    try:
-        with path.open("rb") as stream:
-            owner = json.loads(stream.read(MOST_BYTES))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            kind = "a directory" if path.is_dir() else "no file"
+            text = f"{path} is {kind}, and the lock is a file of that name; remove it and run again."
+            raise StorageError(text) from error
+        return {}  # a link, too: what it points to is nobody's identity
+    except ValueError:
         return {}
     return owner if isinstance(owner, dict) else {}
 

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from scalable_kpca.exact import ExactFit
+from scalable_kpca.machine import installed_version
 from scalable_kpca.model import Model, save_model
-from scalable_kpca.planning.calibration import installed_version
 from scalable_kpca.report import metrics
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import remove_tree, write_json

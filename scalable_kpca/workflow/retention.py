@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from scalable_kpca.workflow.files import remove_file, remove_tree
+from scalable_kpca.workflow.files import remove_tree
 from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
@@ -43,9 +43,7 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
                         remove_tree(other.path / name)
             return
         for other in _superfluous(writer.output, run, int(keep)):
-            writer.require()
-            if other.is_committed:
-                remove_file(other.path / "COMMIT.json")
+            writer.withdraw(other)
             remove_tree(other.path)
     except OSError as error:
         logger.warning("%s", f"keep={keep}: not everything could be removed ({error}); the next run tries again")

@@ -27,7 +27,7 @@ from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, remove_tree, write_json
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
-from scalable_kpca.workflow.ledger import Ledger, Partition
+from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain
@@ -159,9 +159,8 @@ class _Before:
 
     def has_withdrawn(self, name: str) -> bool:
         """Whether a partition of this name was taken away by the very update that made this version, and is gone."""
-        names = (name, str(Path(name).resolve()))
-        is_there = any(part.path in names or Path(part.path).name == name for part in self.ledger.partitions)
-        return not is_there and any(path in names or Path(path).name == name for path in self.gone)
+        is_there = paths_called(name, [part.path for part in self.ledger.partitions])
+        return not is_there and bool(paths_called(name, self.gone))
 
     @classmethod
     def read(cls, output: Output, overrides: Sequence[str]) -> _Before:

@@ -95,7 +95,7 @@ MUTATIONS = {
     ),
     "that tiles are of these rows": Mutation(
         "workflow/inspect.py",
-        "        if not difference <= 2 * strips.error * largest:",
+        "        if not difference <= 2 * error * largest:",
         "        if False:",
         (PUBLISHING + "verification_evaluates_tiles_again_and_names_one_that_is_not_of_these_rows",),
     ),

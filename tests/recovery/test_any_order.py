@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from scalable_kpca.errors import StorageError
 from scalable_kpca.workflow.layout import Output
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
 from tests.recovery.zygote import Ended, Zygote
-from tests.support import skip
+from tests.support import tmpfs
 
 EXAMPLES = int(os.environ.get("SKPCA_ORDERS", "200"))
 STEPS = 50
@@ -174,12 +173,8 @@ class Orders(RuleBasedStateMachine):
 def disk(tmp_path_factory):
     """A small file system in memory."""
     place = tmp_path_factory.mktemp("disk")
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", place], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        skip("file systems cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    with tmpfs(place, f"size={DISK}"):
+        yield place
 
 
 @pytest.mark.slow

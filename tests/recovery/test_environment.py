@@ -21,7 +21,7 @@ import pytest
 
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
 from tests.recovery.zygote import Ended, Zygote
-from tests.support import skip
+from tests.support import tmpfs
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ROOMY = "size=64m,nr_inodes=2000"
@@ -76,17 +76,8 @@ class Disk:
 def disk(tmp_path):
     place = tmp_path / "disk"
     place.mkdir()
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        skip("a file system of its own needs root and mount")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ROOMY, "none", str(place)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        skip(f"tmpfs cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+    with tmpfs(place, ROOMY):
         yield Disk(place)
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 @dataclass(repr=False)
