@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["put", "sync", "sync_tree", "tree_bytes"]
+__all__ = ["put", "remove_tree", "sync", "sync_tree", "tree_bytes"]
 
 
 def put(staging: Path, place: Path) -> None:
@@ -15,6 +15,14 @@ def put(staging: Path, place: Path) -> None:
         shutil.rmtree(place)
     staging.replace(place)
     sync(place.parent)
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a directory of our own, or whatever stands in its place, that is not or no longer committed."""
+    if root.is_dir() and not root.is_symlink():
+        shutil.rmtree(root)
+    else:
+        root.unlink(missing_ok=True)
 
 
 def sync_tree(root: Path) -> None:

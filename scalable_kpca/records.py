@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.disk import sync
+from scalable_kpca.disk import put, remove_tree, sync
 from scalable_kpca.documents import open_plain
 
 __all__ = ["digest_arrays", "digest_json", "read_record", "write_record"]
@@ -26,7 +26,9 @@ Array = NDArray[Any]
 
 
 def write_record(place: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays as ``.npz`` with a checksum, flushed, then renamed to its place; the directory is made if needed.
+    """Write arrays as ``.npz`` with a checksum, flushed, then renamed to its place, whatever stands there.
+
+    The directory is made if needed.
 
     Raises
     ------
@@ -37,16 +39,16 @@ def write_record(place: Path, arrays: Mapping[str, Array]) -> None:
     record["checksum"] = digest_arrays("", *record.values())
     # one that was cut off has the same name when it is made again: what it left here goes
     staging = place.with_suffix(".partial")
-    if not place.parent.exists():
+    if not place.parent.is_dir():
+        remove_tree(place.parent)
         place.parent.mkdir()
         sync(place.parent.parent)
-    staging.unlink(missing_ok=True)
+    remove_tree(staging)
     with staging.open("xb") as stream:
         np.savez(stream, **record)
         stream.flush()
         os.fsync(stream.fileno())
-    staging.replace(place)
-    sync(place.parent)
+    put(staging, place)
 
 
 def read_record(place: Path, names: Sequence[str]) -> dict[str, Array] | None:

@@ -20,12 +20,14 @@ from scalable_kpca.engine import Engine, open_engine
 from scalable_kpca.exact import ExactFit, fit_exact, open_gram
 from scalable_kpca.gram import Gram
 from scalable_kpca.kernels import Kernel, resolve_kernel
+from scalable_kpca.model.files import arrays_digest, sealed
 from scalable_kpca.source import ArrayRows, Rows, write_rows
 from scalable_kpca.tiling import Plan, plan_exact
 
 __all__ = [
     "EPS",
     "centred",
+    "describe_model",
     "fit",
     "fit_on",
     "gram_of",
@@ -174,6 +176,13 @@ def store_rows(X: Array, path: Path, tile_rows: int) -> Rows:
         fingerprint=_digest(X),
     )
     return rows
+
+
+def describe_model(path: Path, *without: str, **changes: Any) -> None:
+    """Change the description of a saved model, and make its digests fit that and whatever the arrays have become."""
+    fields = json.loads((path / "model.json").read_text())
+    fields = {name: value for name, value in fields.items() if name not in without}
+    (path / "model.json").write_text(json.dumps(sealed(fields | {"arrays": arrays_digest(path)} | changes)))
 
 
 def centred(K: Array) -> NDArray[np.float64]:

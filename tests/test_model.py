@@ -1,5 +1,6 @@
 """A saved model is numbers: the same after loading, refused when damaged, and never a program."""
 
+import contextlib
 import itertools
 import json
 import re
@@ -22,6 +23,8 @@ from scalable_kpca.model import load_model, save_model
 from scalable_kpca.source import ArrayRows, StoredRows
 from scalable_kpca.tiling import plan_exact
 from scalable_kpca.transform import project, project_lazily
+from tests.recovery.damage import damages_of, swap
+from tests.support import describe_model
 
 N, D, K = 50, 5, 4
 
@@ -185,11 +188,6 @@ def test_file_in_the_way_is_a_storage_error(model, tmp_path, below):
 # ---------------------------------------------------------------- damage
 
 
-def edited(path, **changes):
-    fields = json.loads((path / "model.json").read_text())
-    (path / "model.json").write_text(json.dumps(fields | changes))
-
-
 def refusal(path):
     """The error of loading and using the model: what is read only when needed may be refused then."""
     with pytest.raises((ModelFormatError, StorageError)) as caught:
@@ -213,11 +211,11 @@ def test_directory_without_a_model_is_refused(tmp_path, copy):
     assert "model.json" in str(refusal(copy))
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "4", None])
+@pytest.mark.parametrize("version", [0, 1, 4, "5", None])
 def test_other_format_version_is_refused_with_both_numbers(copy, version):
-    edited(copy, format_version=version)
+    describe_model(copy, format_version=version)
     error = refusal(copy)
-    assert f"model format {version!r}; this version reads 4" in str(error)
+    assert f"model format {version!r}; this version reads 5" in str(error)
 
 
 FIELDS = [
@@ -229,9 +227,8 @@ FIELDS = [
 @pytest.mark.parametrize("field", FIELDS)
 def test_missing_field_is_refused(copy, field):
     fields = json.loads((copy / "model.json").read_text())
-    assert set(FIELDS) | {"format", "format_version"} == set(fields)
-    del fields[field]
-    (copy / "model.json").write_text(json.dumps(fields))
+    assert set(FIELDS) | {"format", "format_version", "arrays", "sha256"} == set(fields)
+    describe_model(copy, field)
     assert isinstance(refusal(copy), ModelFormatError)
 
 
@@ -256,7 +253,7 @@ def test_missing_field_is_refused(copy, field):
     ids=lambda changes: "-".join(f"{key}={value}" for key, value in changes.items()),
 )
 def test_description_that_contradicts_the_arrays_or_itself_is_refused(copy, changes):
-    edited(copy, **changes)
+    describe_model(copy, **changes)
     assert isinstance(refusal(copy), ModelFormatError)
 
 
@@ -289,6 +286,27 @@ def remove(file):
 def test_damaged_chunk_is_refused_and_never_projected_with(copy, name, damage):
     damage(chunks(copy, name)[-1])
     refusal(copy)
+
+
+def test_chunks_in_the_place_of_each_other_are_refused(copy):
+    first, second = chunks(copy, "rows")[:2]
+    assert first.stat().st_size == second.stat().st_size
+    swap(first, second)  # each has its own right checksum
+    assert "are not those that were saved" in str(refusal(copy))
+
+
+def test_no_damage_to_a_saved_model_changes_what_it_projects(saved, model, tmp_path):
+    new = samples(3)
+    expected, damages = project(model, new), list(damages_of(saved, saved, 1))
+    for damage in damages:
+        copy = shutil.copytree(saved, tmp_path / "copy")
+        (tmp_path / "aside").mkdir()
+        damage.do(copy, tmp_path / "aside", saved)
+        with contextlib.suppress(ModelFormatError, StorageError):
+            assert np.array_equal(project(load_model(copy), new), expected), damage
+        shutil.rmtree(copy)
+        shutil.rmtree(tmp_path / "aside")
+    assert len(damages) > 500
 
 
 @pytest.mark.parametrize("name", ["", "eigenvalues", "eigenvectors", "row_means", "rows"])

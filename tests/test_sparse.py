@@ -38,7 +38,7 @@ from scalable_kpca.source.checks import Moments
 from scalable_kpca.source.rows import aligned_blocks
 from scalable_kpca.staging import stage_rows
 from scalable_kpca.transform import project
-from tests.support import EPS, fit, score_tolerance
+from tests.support import EPS, describe_model, fit, score_tolerance
 
 N, D = 120, 600
 SPARSE_KERNELS = sorted(name for name, kernel in KERNELS.items() if kernel.takes_sparse)
@@ -425,11 +425,10 @@ def test_estimator_takes_sparse_rows_and_saves_them(options, kernel, tmp_path):
 
 def test_saved_sparse_rows_that_contradict_the_description_are_refused(tmp_path):
     KernelPCA(2).fit(X).save(tmp_path / "model")
-    file = tmp_path / "model" / "model.json"
-    fields = json.loads(file.read_text())
+    fields = json.loads((tmp_path / "model" / "model.json").read_text())
     assert fields["rows"] == "csr"
     for changes in ({"n_samples": N + 1}, {"rows_dtype": "float32"}, {"rows": "dense"}):
-        file.write_text(json.dumps({**fields, **changes}))
+        describe_model(tmp_path / "model", **{**fields, **changes})
         with pytest.raises(ModelFormatError):
             load_model(tmp_path / "model")
 

@@ -9,7 +9,7 @@ from typing import Any
 from scalable_kpca.errors import InvalidInputError, ModelFormatError
 from scalable_kpca.kernels import CallableKernel, kernel_from_json
 from scalable_kpca.model.exact import Model, in_memory, read_exact, save_exact
-from scalable_kpca.model.files import check_arrays, read_description
+from scalable_kpca.model.files import check_arrays, check_saved, read_description
 from scalable_kpca.model.nystroem import NystroemModel, read_nystroem, save_nystroem
 
 __all__ = ["AnyModel", "Model", "NystroemModel", "in_memory", "load_model", "save_model"]
@@ -43,8 +43,9 @@ def save_model(model: AnyModel, path: str | Path) -> None:
 def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) -> AnyModel:
     """Model from a directory that `save_model` wrote.
 
-    Training rows of an exact model stay on disk until they are needed. Nothing that a model holds is executed, and
-    nothing outside its directory is read; it takes no more memory than it has bytes.
+    Training rows of an exact model stay on disk until they are needed, and are compared with their checksums then; a
+    file that is not the one that was saved is seen at once. Nothing that a model holds is executed, and nothing outside
+    its directory is read; it takes no more memory than it has bytes.
 
     Parameters
     ----------
@@ -65,11 +66,13 @@ def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) ->
     try:
         check_arrays(directory)
         fields["kernel"] = kernel_from_json(fields["kernel"], kernel)
-        return _READERS[fields["method"]](directory, fields)
+        model = _READERS[fields["method"]](directory, fields)
+        check_saved(directory, fields)
     except MemoryError:
         raise
     except Exception as error:
         raise ModelFormatError(f"{directory} is damaged or incomplete: {str(error)[:400]}.") from error
+    return model
 
 
 def _check_function(directory: Path, stored: Any, function: Callable[..., Any] | None) -> None:

@@ -1,7 +1,14 @@
-"""A saved model on disk: ``model.json`` and ``arrays.zarr`` in one directory, read without executing anything."""
+"""A saved model on disk: ``model.json`` and ``arrays.zarr`` in one directory, read without executing anything.
+
+The description holds a digest of itself and one of the arrays, so that a model that was copied without its commit list
+is as safe from a changed digit or a chunk in the place of another as a run. Digests are no signatures: who changes a
+model on purpose changes them too.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,23 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.documents import format_json, read_json, refuse_links
+from scalable_kpca.documents import format_json, open_plain, read_json, refuse_links
 from scalable_kpca.errors import ModelFormatError, StorageError, storage_errors
+from scalable_kpca.records import digest_json
 from scalable_kpca.source import ROW_DTYPES, check_group, checked_codecs, open_stored
 
 __all__ = [
     "FORMAT_VERSION",
+    "arrays_digest",
     "arrays_path",
     "check_arrays",
     "check_fields",
     "check_finite",
+    "check_saved",
     "create_array",
     "new_model",
     "read_array",
     "read_description",
+    "sealed",
 ]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
+CHECKSUM_BYTES = 4  # of a chunk, its last ones
 
 
 @contextmanager
@@ -41,8 +53,9 @@ def new_model(path: str | Path, description: Mapping[str, Any]) -> Iterator[Any]
     import zarr
 
     directory = Path(path)
+    fields = {"format": "scalable_kpca model", "format_version": FORMAT_VERSION, **description}
     try:
-        text = format_json({"format": "scalable_kpca model", "format_version": FORMAT_VERSION, **description})
+        format_json(sealed({**fields, "arrays": 64 * "0"}))
     except ValueError as error:
         raise StorageError(
             f"the model cannot be described in {directory / 'model.json'}, as it could not be loaded again: {error}; "
@@ -53,7 +66,34 @@ def new_model(path: str | Path, description: Mapping[str, Any]) -> Iterator[Any]
         if any(directory.iterdir()):
             raise StorageError(f"{directory} is not empty; save a model in a new directory.")
         yield zarr.create_group(str(arrays_path(directory)))
+        text = format_json(sealed({**fields, "arrays": arrays_digest(directory)}))
         (directory / "model.json").write_text(text)
+
+
+def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A description with the digest of all its other fields."""
+    others = {name: value for name, value in fields.items() if name != "sha256"}
+    return {**others, "sha256": digest_json(others)}
+
+
+def arrays_digest(directory: Path) -> str:
+    """SHA-256 of what the arrays are and of the checksum of each chunk, hexadecimal; files of other names are not read.
+
+    Reads four bytes of a chunk, whatever its size: each is compared with its checksum when it is read, and this tells
+    whether it is the one that was saved there.
+    """
+    digest, root = hashlib.sha256(), arrays_path(directory)
+    for file in sorted(root.rglob("*")):
+        name = file.relative_to(root)
+        is_chunk = "c" in name.parts[:-1] and name.name.isdigit()
+        if file.is_dir() or not (is_chunk or name.name == "zarr.json"):
+            continue
+        with open_plain(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if is_chunk:
+                stream.seek(max(0, size - CHECKSUM_BYTES))
+            digest.update(f"{name.as_posix()} {size} ".encode() + stream.read(size))
+    return digest.hexdigest()
 
 
 def create_array(group: Any, name: str, shape: tuple[int, ...], dtype: str, chunk_rows: int) -> Any:
@@ -83,6 +123,8 @@ def read_description(directory: Path) -> dict[str, Any]:
     found = fields.get("format_version")
     if found != FORMAT_VERSION:
         raise ModelFormatError(f"{directory} has model format {repr(found)[:80]}; this version reads {FORMAT_VERSION}.")
+    if fields != sealed(fields):
+        raise ModelFormatError(f"{file} is damaged: it differs from the digest that it holds of itself.")
     return fields
 
 
@@ -95,6 +137,12 @@ def check_arrays(directory: Path) -> None:
     """ValueError or OSError unless the arrays are in a group of ours, from which no link leads away."""
     refuse_links(arrays_path(directory))
     check_group(arrays_path(directory))
+
+
+def check_saved(directory: Path, fields: Mapping[str, Any]) -> None:
+    """ValueError unless the files of the arrays are those that were saved with this description."""
+    if arrays_digest(directory) != fields["arrays"]:
+        raise ValueError("chunks of arrays.zarr are not those that were saved there")
 
 
 def read_array(directory: Path, name: str, n_dims: int, *dtypes: str) -> NDArray[Any]:

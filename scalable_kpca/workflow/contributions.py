@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalable_kpca.approximate import plan_joining, sums_of_joining
-from scalable_kpca.disk import sync
+from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import InvalidInputError, StorageError
 from scalable_kpca.machine import resolve_memory_limit, resolve_threads
@@ -19,7 +19,7 @@ from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, relative_residu
 from scalable_kpca.source import Source
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.files import file_states, remove_tree
+from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.ledger import Partition
 from scalable_kpca.workflow.scoring import open_like

@@ -6,18 +6,17 @@ import errno
 import hashlib
 import math
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.disk import put, sync
+from scalable_kpca.disk import put, remove_tree, sync
 from scalable_kpca.documents import format_json
 from scalable_kpca.documents import read_json as read_plain_json
 from scalable_kpca.errors import StorageError, storage_errors
 from scalable_kpca.faults import is_loss
 
-__all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "remove_tree", "write_json"]
+__all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -74,14 +73,6 @@ def file_states(paths: Iterable[str]) -> list[list[int]]:
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     states = [file.stat() for file in files if file.exists()]  # who reads one that is gone says so
     return [[state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino] for state in states]
-
-
-def remove_tree(root: Path) -> None:
-    """Remove a directory of our own, or whatever stands in its place, that is not or no longer committed."""
-    if root.is_dir() and not root.is_symlink():
-        shutil.rmtree(root)
-    else:
-        root.unlink(missing_ok=True)
 
 
 def remove_file(path: Path) -> None:

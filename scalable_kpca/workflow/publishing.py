@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import LockedError, StorageError
-from scalable_kpca.workflow.files import read_json, remove_file, remove_tree, write_json
+from scalable_kpca.workflow.files import read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
 
@@ -79,7 +80,7 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
     with output_lock(output.lock) as lock:
         for leftover in _half_written(output, run):
             with contextlib.suppress(OSError):
-                leftover.unlink()
+                remove_tree(leftover)
         # a pointer that is gone or damaged does not set the numbers back
         last = max([_published(output), *(run.fence for run in output.runs())])
         yield Writer(output, lock, last + 1)
@@ -94,8 +95,10 @@ def sweep(output: Output, run: RunDirectory) -> None:
 
 
 def _half_written(output: Output, run: RunDirectory) -> Iterator[Path]:
-    for place in (output.path, run.path, run.path / "labels"):
+    """What is renamed once it is whole, and was not: files, and stores in the run itself."""
+    for place in (output.path, run.path / "labels"):
         yield from place.glob(".*.new")
+    yield from run.path.glob("*.new")
 
 
 def _published(output: Output) -> int:

@@ -6,12 +6,13 @@ import platform
 import time
 from typing import Any
 
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.machine import installed_version
 from scalable_kpca.model import Model, save_model
 from scalable_kpca.report import metrics
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.files import remove_tree, write_json
+from scalable_kpca.workflow.files import write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.parts import part_name, with_scores, write_part

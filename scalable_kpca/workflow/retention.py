@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from scalable_kpca.workflow.files import remove_tree
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.source import FiniteCheck, Source, open_source
 from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.transform import projector
 from scalable_kpca.workflow.checks import check_separate
-from scalable_kpca.workflow.files import read_json, remove_tree
+from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
 

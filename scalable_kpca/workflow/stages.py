@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from scalable_kpca.approximate import NystroemFit
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
@@ -17,7 +18,7 @@ from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import file_states, make_private, remove_tree, write_json
+from scalable_kpca.workflow.files import file_states, make_private, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger

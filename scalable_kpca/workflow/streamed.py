@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.approximate import NystroemFit, fit_nystroem
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.landmarks import Landmarks, find_landmarks, sampled_gamma
@@ -21,7 +22,7 @@ from scalable_kpca.source import Rows, RowSummary, row_spans
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.checks import check_scores_room
 from scalable_kpca.workflow.embedding import write_scores
-from scalable_kpca.workflow.files import file_states, remove_tree, write_json
+from scalable_kpca.workflow.files import file_states, write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition

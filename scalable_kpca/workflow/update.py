@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from scalable_kpca.approximate import solve_model
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError, storage_errors
 from scalable_kpca.machine import resolve_threads
@@ -25,7 +26,7 @@ from scalable_kpca.workflow.config import Config, override_config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import make_private, read_json, remove_tree, write_json
+from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.publishing import Writer, sweep, writing

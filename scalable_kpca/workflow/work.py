@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.disk import sync_tree
+from scalable_kpca.disk import remove_tree, sync_tree
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import InvalidInputError, StorageError
 from scalable_kpca.exact import open_gram
@@ -23,7 +23,7 @@ from scalable_kpca.faults import classify
 from scalable_kpca.gram import Gram
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows, RowSummary, Source, open_rows, write_rows
-from scalable_kpca.workflow.files import file_digest, file_states, read_json, remove_tree, write_json
+from scalable_kpca.workflow.files import file_digest, file_states, read_json, write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.parts import PartWriter

@@ -80,7 +80,11 @@ class Orders(RuleBasedStateMachine):
         assert ended.code in (0, 99, *((74,) if self.is_full else ())), ended
         if ended.code != 74:
             assert bits_of(latest_run(self.out)) == self.references[self.version, job][1]
-            assert leftovers(self.out) == []
+            # a run of another job may still be finished by its own command; a number in `keep` counts it out
+            unfinished = [run.path.name for run in Output(self.out).runs() if not run.is_committed]
+            has_published = '"status": "done"' in ended.output
+            assert not unfinished or not has_published or KINDS[job]["keep"] == "results"
+            assert [name for name in leftovers(self.out) if not any(run in name for run in unfinished)] == []
 
     @rule(job=jobs)
     def run(self, job: str) -> None:

@@ -69,6 +69,21 @@ def tiles_of(run: Path) -> tuple[int, int]:
 
 
 @pytest.mark.slow
+def test_a_killed_run_is_finished_after_another_job_has_taken_over_its_rows_and_tiles(zygote, tmp_path):
+    job, output = write_job(tmp_path, JOBS["stored tiles, block Krylov"]), tmp_path / "out"
+    whole = zygote.run("run", str(job), "--json", watched=output)
+    reference = bits_of(latest_run(output))
+    for kill_at in points(whole.changes, 0)[::3]:
+        shutil.rmtree(output)
+        assert zygote.run("run", str(job), "--json", watched=output, kill_at=kill_at).code == -9
+        assert zygote.run("run", str(job), "--set", "n_components=2").code == 0, kill_at
+        again = zygote.run("run", str(job), "--json")
+        assert again.code == 0, (kill_at, again)
+        assert bits_of(latest_run(output)) == reference, kill_at
+        assert leftovers(output) == [], kill_at
+
+
+@pytest.mark.slow
 def test_an_update_killed_before_any_change_of_a_file_is_finished_by_the_same_command(zygote, tmp_path):
     job, output, base = write_job(tmp_path, JOBS["Nyström"]), tmp_path / "out", tmp_path / "base"
     assert zygote.run("run", str(job)).code == 0

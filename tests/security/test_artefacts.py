@@ -22,7 +22,7 @@ from scalable_kpca.records import digest_arrays, read_record, write_record
 from scalable_kpca.source import SparseRows, StoredRows, StoredSparseRows, as_csr, open_rows, write_sparse_rows
 from scalable_kpca.tiling import Tiling
 from tests.security.hostile import Payload, out_of_reach, untouched
-from tests.support import store_rows
+from tests.support import describe_model, store_rows
 
 N, D, T = 40, 3, 16
 HUGE = 2**40
@@ -98,6 +98,18 @@ def refused(place, array):
     return str(caught.value)
 
 
+def refused_though_digests_fit(place, array):
+    """The same, of a model that was changed by somebody who knows what it holds."""
+    description = place / Path(array).parts[0] / "model.json"
+    if not description.exists():
+        return refused(place, array)
+    text = description.read_text()
+    describe_model(description.parent)
+    message = refused(place, array)
+    description.write_text(text)
+    return message
+
+
 @every_array
 def test_what_this_version_wrote_is_opened_and_not_changed_by_that(copy, array):
     with untouched(copy):
@@ -144,7 +156,7 @@ def test_a_pickled_array_of_an_older_zarr_format_is_refused_and_never_executed(c
     (copy / array / ".zarray").write_text(json.dumps(older | {"order": "C", "filters": [{"id": "pickle"}]}))
     (copy / array / "0").write_bytes(pickle.dumps(objects))
     (copy / array / "zarr.json").unlink()
-    refused(copy, array)
+    refused_though_digests_fit(copy, array)
     assert not (tmp_path / "marker").exists()
 
 
@@ -201,22 +213,22 @@ def describe(path, **changes):
 
 
 @every_array
-def test_a_description_that_asks_for_anything_that_is_not_ours_is_refused(copy, array):
+def test_a_description_that_asks_for_anything_that_is_not_ours_is_refused_though_digests_fit(copy, array):
     text = (copy / array / "zarr.json").read_text()
     for changes in REPLACED.values():
         describe(copy / array, **changes)
-        refused(copy, array)
+        refused_though_digests_fit(copy, array)
         (copy / array / "zarr.json").write_text(text)
     ARRAYS[array](copy)
 
 
 @pytest.mark.parametrize("group", ["exact/arrays.zarr", "nystroem/arrays.zarr", "sparse_rows", "gram.zarr"])
-def test_a_group_with_consolidated_metadata_of_another_kind_or_format_is_refused(copy, group):
+def test_a_group_with_consolidated_metadata_of_another_kind_or_format_is_refused_though_digests_fit(copy, group):
     array = next(name for name in ARRAYS if name.startswith(group))
     text = (copy / group / "zarr.json").read_text()
     for changes in (REPLACED["consolidated"], REPLACED["other format"], REPLACED["unknown"], {"node_type": "array"}):
         describe(copy / group, **changes)
-        refused(copy, array)
+        refused_though_digests_fit(copy, array)
         (copy / group / "zarr.json").write_text(text)
 
 
@@ -249,19 +261,18 @@ def test_a_shape_that_its_files_do_not_have_is_refused_before_memory_is_taken(co
     for shape, chunk_shape in shapes(fields["shape"], chunks):
         grid = {"name": "regular", "configuration": {"chunk_shape": chunk_shape}}
         describe(copy / array, shape=shape, chunk_grid=grid)
-        refused(copy, array)
+        refused_though_digests_fit(copy, array)
 
 
-def test_a_model_that_says_everywhere_that_it_has_a_million_million_rows_is_refused(copy):
+def test_a_model_that_says_everywhere_that_it_has_a_million_million_rows_is_refused_though_digests_fit(copy):
     model = copy / "exact"
-    fields = json.loads((model / "model.json").read_text())
-    (model / "model.json").write_text(json.dumps(fields | {"n_samples": HUGE, "tile_rows": HUGE}))
+    describe_model(model, n_samples=HUGE, tile_rows=HUGE)
     for name in ("row_means", "eigenvectors", "rows"):
         shape = [HUGE, *describe(model / "arrays.zarr" / name)["shape"][1:]]
         grid = {"name": "regular", "configuration": {"chunk_shape": shape}}
         describe(model / "arrays.zarr" / name, shape=shape, chunk_grid=grid)
         shutil.rmtree(model / "arrays.zarr" / name / "c")
-        refused(copy, f"exact/arrays.zarr/{name}")
+        refused_though_digests_fit(copy, f"exact/arrays.zarr/{name}")
 
 
 @pytest.mark.parametrize(("n", "t"), [(HUGE, 1), (HUGE, HUGE), (10**6, 1), ("many", 1), (4, 0), (4, -1), (True, True)])
@@ -283,7 +294,7 @@ def test_a_chunk_that_would_inflate_is_refused_by_its_size(copy):
     grid = {"name": "regular", "configuration": {"chunk_shape": [2**28]}}
     describe(path, codecs=[LITTLE_ENDIAN, {"name": "gzip"}], shape=[2**28], chunk_grid=grid)
     (path / "c" / "0").write_bytes(gzip.compress(bytes(2**20)) * 2**11)
-    assert "codecs" in refused(copy, "exact/arrays.zarr/row_means")
+    assert "codecs" in refused_though_digests_fit(copy, "exact/arrays.zarr/row_means")
 
 
 @pytest.mark.parametrize("changes", [{"indices": 300}, {"indices": 2**31 - 1}, {"ends": 10**6}, {"ends": -2}])
@@ -314,9 +325,7 @@ def test_sparse_rows_that_point_beyond_their_entries_are_refused(copy, changes):
     ids=str,
 )
 def test_a_description_of_other_kinds_of_values_is_refused(copy, changes):
-    file = copy / "exact" / "model.json"
-    fields = json.loads(file.read_text())
-    file.write_text(json.dumps(fields | changes))
+    describe_model(copy / "exact", **changes)
     if "kernel" in changes:
         with pytest.raises(ValueError, match="no code is loaded with a model"):
             load_model(copy / "exact")
