@@ -135,7 +135,7 @@ def damages_of(output: Path, another: Path, every: int, *, bits: int = 1) -> Ite
         Of the single bits, so many times fewer.
     """
     kinds, flips = list(_kinds_of(output, another)), list(_flips_of(output))
-    yield from kinds[len(kinds) % every :: every]
+    yield from kinds[len(kinds) % min(every, len(kinds)) :: every]
     # there are several times as many, and most do the same
     step = bits * every * (5 if every > 1 else 1)
     yield from flips[len(flips) % step :: step]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scalable_kpca import journal as module
+from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import CorruptTileError, StorageError
 from scalable_kpca.gram import PassResult, TileCounts
 from scalable_kpca.journal import Journal
@@ -170,6 +171,24 @@ def test_record_that_was_cut_off_is_written_over(tmp_path):
     orphan.write_bytes(b"half of a record")
     assert run(tmp_path / "journal", asked)[1] == 2
     assert not orphan.exists()
+
+
+@pytest.mark.parametrize("name", ["000001.npz", "000003.partial", ""])
+@pytest.mark.parametrize("kind", ["file", "directory", "link"])
+def test_whatever_has_the_name_of_a_record_or_of_the_journal_is_replaced(tmp_path, name, kind):
+    asked, place, outside = blocks(), tmp_path / "journal" / name, tmp_path / "outside"
+    run(tmp_path / "journal", asked[:2])
+    outside.mkdir()
+    remove_tree(place)
+    if kind == "file":
+        place.write_bytes(b"in its place")
+    elif kind == "directory":
+        (place / "below").mkdir(parents=True)
+    else:
+        place.symlink_to(outside / "nothing")
+    run(tmp_path / "journal", asked)
+    assert run(tmp_path / "journal", asked)[1] == 0
+    assert not any(outside.iterdir())
 
 
 def test_full_disk_is_a_storage_error_and_what_was_logged_is_replayed_later(tmp_path, monkeypatch):
