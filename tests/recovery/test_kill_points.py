@@ -14,6 +14,8 @@ from tests.recovery.zygote import Zygote
 EVERY = int(os.environ.get("SKPCA_KILL_EVERY", "5"))
 LAST = 12
 
+pytestmark = pytest.mark.timeout(300 if EVERY >= 5 else 3600)
+
 
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory):
