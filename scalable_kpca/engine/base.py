@@ -107,10 +107,14 @@ class Engine(ABC):
         """
 
     @staticmethod
-    def _attempted(graph: Graph) -> dict[Any, Any]:
-        """The same graph, whose tasks are tried again when they fail by what passes: see `faults.attempt`."""
+    def _attempted(graph: Graph, *head: Any) -> dict[Any, Any]:
+        """The same graph, whose tasks are called by `head`, a function and what it takes before them.
+
+        By default they are tried again when they fail by what passes: see `faults.attempt`.
+        """
+        head = head or (attempt,)
         return {
-            key: (attempt, *value) if type(value) is tuple and value and callable(value[0]) else value
+            key: (*head, *value) if type(value) is tuple and value and callable(value[0]) else value
             for key, value in graph.items()
         }
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from scalable_kpca.engine.asking import within
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
+from scalable_kpca.engine.preflight import libraries_digest, versions
 from scalable_kpca.errors import ClusterError, KernelPCAError
+from scalable_kpca.faults import attempt
 
 __all__ = ["STALL_SECONDS", "ClusterEngine"]
 
 STALL_SECONDS = 1800.0  # without a finished key, before a run gives up
+LAST_SECONDS = 10.0  # for a scheduler to answer then
 LOOK_SECONDS = 1.0  # between two looks at whether there is still a scheduler
 
 
@@ -37,7 +44,11 @@ class ClusterEngine(Engine):
         self._client, self._stall = client, stall
         self._address = str(client.scheduler.address)
         self.is_local = self._address.startswith("inproc://") or "://127.0.0.1:" in self._address
-        client.register_plugin(_blas_plugin(), name="scalable-kpca-blas")
+        self._libraries = libraries_digest()
+        try:
+            within(client, stall, client.register_plugin, _blas_plugin(), "scalable-kpca-blas")
+        except TimeoutError as error:
+            raise self._stalled("start", {}) from error
 
     def run(
         self,
@@ -51,16 +62,23 @@ class ClusterEngine(Engine):
     ) -> tuple[list[Any], list[Any]]:
         from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
+        from distributed.scheduler import NoWorkerError
 
         count = self._counting(stage, weights, progress)
         try:
-            futures = self._client.get(self._attempted(graph), [*outputs, *keep], sync=False)
+            tasks = self._attempted(graph, _attempt_alike, self._libraries)
+            futures = self._client.get(tasks, [*outputs, *keep], sync=False)
             self._wait(stage, dict(zip(futures, outputs, strict=False)), count)
-            values = self._client.gather(futures[: len(outputs)])
+            values = self._gathered(stage, futures[: len(outputs)])
         except KilledWorker as error:
             raise ClusterError(
                 f"stage {stage!r}: a worker died {error.allowed_failures + 1} times on task {error.task!r}, the last "
                 f"at {error.last_worker.address}; look at that worker's memory limit and log, then run again."
+            ) from error
+        except NoWorkerError as error:
+            raise ClusterError(
+                f"stage {stage!r}: the scheduler at {self._address} had no worker for {error.timeout:g} s; start one, "
+                "and run again: nothing finished is done twice."
             ) from error
         except Exception as error:
             # a lost scheduler shows as any of these, or as whatever the client says once it has noticed
@@ -94,14 +112,34 @@ class ClusterEngine(Engine):
             count(outputs[future])
             left, last = left - 1, time.monotonic()
 
-    def _stalled(self, stage: str, outputs: Mapping[Any, Key]) -> ClusterError:
-        workers = len(self._client.scheduler_info(n_workers=-1)["workers"])
-        self._client.cancel(list(outputs), force=True)
+    def _gathered(self, stage: str, futures: Sequence[Any]) -> list[Any]:
+        """Values of futures, from workers that may hang or die by now."""
+        try:
+            return list(within(self._client, self._stall, self._client.gather, list(futures)))
+        except TimeoutError as error:
+            raise self._stalled(stage, futures) from error
+
+    def _stalled(self, stage: str, futures: Iterable[Any]) -> ClusterError:
+        state = "does not answer"  # nor may what is asked now
+        with contextlib.suppress(TimeoutError):
+            state = f"has {len(within(self._client, LAST_SECONDS, self._client.nthreads))} workers"
+            within(self._client, LAST_SECONDS, partial(self._client.cancel, list(futures), force=True))
         return ClusterError(
             f"stage {stage!r}: nothing has finished for {self._stall:g} s on the scheduler at {self._address}, which "
-            f"has {workers} workers; look at their logs, or set cluster.stall higher, and run again: nothing "
+            f"{state}; look at their logs, or set cluster.stall higher, and run again: nothing "
             "finished is done twice."
         )
+
+
+def _attempt_alike(libraries: str, task: Callable[..., Any], *arguments: Any) -> Any:
+    """A task on a worker, which may have joined after all others were asked for their versions."""
+    if libraries_digest() != libraries:
+        own = ", ".join(f"{name} {version}" for name, version in versions().items())
+        raise ClusterError(
+            f"a worker on {platform.node()} has joined with other libraries than this run ({own}); end it, or give it "
+            "the same environment, and run again: nothing finished is done twice."
+        )
+    return attempt(task, *arguments)
 
 
 def _blas_plugin() -> Any:

@@ -119,7 +119,7 @@ def open_engine(
     n_workers : int, optional
         Processes of ``"local"``.
     wait : float
-        Seconds for a first worker of ``"address"`` and ``"client"`` to join.
+        Seconds for a first worker of ``"address"`` and ``"client"`` to join, and for each to answer.
     stall : float
         Seconds without anything finished on a cluster after which a run gives up.
     dashboard : bool
@@ -163,9 +163,9 @@ def open_engine(
             with connection as client:
                 _wait_for_worker(client, wait)
                 if kind != "local":
-                    check_versions(client)
+                    check_versions(client, wait)
                 if shared is not None:
-                    check_shared(client, shared)
+                    check_shared(client, shared, wait)
                 yield ClusterEngine(client, listener, stall=stall)
         else:
             raise ConfigError(

@@ -5,43 +5,44 @@ from __future__ import annotations
 import contextlib
 import platform
 import uuid
-from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from scalable_kpca.engine.asking import ask_workers
 from scalable_kpca.errors import ClusterError, storage_errors
 from scalable_kpca.machine import installed_version
+from scalable_kpca.records import digest_json
 
-__all__ = ["check_shared", "check_versions"]
+__all__ = ["check_shared", "check_versions", "libraries_digest", "versions"]
 
 # what decides about results and formats; of Python the feature version, since tasks travel as its bytecode
 LIBRARIES = ("scalable-kpca", "numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "pyarrow")
 
 
-def check_versions(client: Any) -> None:
+def check_versions(client: Any, seconds: float) -> None:
     """Refuse workers with other libraries: they would give other bits, or none.
 
     Raises
     ------
     ClusterError
-        Naming worker and versions.
+        Naming worker and versions, or the worker that does not answer within so many seconds.
     """
-    own = _versions()
-    answers: Mapping[str, dict[str, str]] = client.run(_versions)
-    for address, versions in answers.items():
-        other = {name: found for name, found in versions.items() if found != own[name]}
+    own = versions()
+    for address, answer in ask_workers(client, seconds, versions).items():
+        other = {name: found for name, found in answer.items() if found != own.get(name)}
         if other:
-            text = ", ".join(f"{name} {version} instead of {own[name]}" for name, version in other.items())
+            text = ", ".join(f"{name} {version} instead of {own.get(name)}" for name, version in other.items())
             raise ClusterError(f"worker {address} has {text}; give workers and this process the same environment.")
 
 
-def check_shared(client: Any, directory: Path) -> None:
+def check_shared(client: Any, directory: Path, seconds: float) -> None:
     """Refuse a directory that not every worker can read and write: tasks work on files in it.
 
     Raises
     ------
     ClusterError
-        Naming the worker and what it could not do.
+        Naming the worker and what it could not do, or that it does not answer within so many seconds.
     StorageError
         When this process itself cannot write there.
     """
@@ -50,8 +51,7 @@ def check_shared(client: Any, directory: Path) -> None:
     try:
         with storage_errors(f"writing to {directory}"):
             probe.write_text("asked")
-        answers: Mapping[str, str] = client.run(_answer, str(probe))
-        for address, answer in answers.items():
+        for address, answer in ask_workers(client, seconds, _answer, str(probe)).items():
             place = directory / f"{probe.name}-{answer}"
             if not answer.isalnum() or not place.exists():
                 what = f"cannot use it ({answer})" if not answer.isalnum() else "wrote to another place of that name"
@@ -65,9 +65,16 @@ def check_shared(client: Any, directory: Path) -> None:
                 leftover.unlink()
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of what must be the same on workers, of this process."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {**{name: installed_version(name) for name in LIBRARIES}, "python": python}
+
+
+@lru_cache(maxsize=1)
+def libraries_digest() -> str:
+    """Of this process, to be compared in every task: SHA-256 of its `versions`."""
+    return digest_json(versions())
 
 
 def _answer(probe: str) -> str:

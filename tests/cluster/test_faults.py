@@ -8,9 +8,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from distributed import Client
 
+from scalable_kpca.engine import ClusterEngine
+from scalable_kpca.errors import ClusterError
 from tests.cluster.processes import Cluster, Proxy, begin, is_worker, skpca, wait_until
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
 from tests.support import skip
@@ -135,6 +139,69 @@ def test_a_cluster_on_which_nothing_finishes_is_given_up_in_words(tmp_path, refe
         assert_finished(skpca("run", on(cluster, tmp_path)), out, reference)
 
 
+def test_a_worker_that_is_stopped_before_the_run_is_named(tmp_path):
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1)
+        nanny = cluster.start_workers(1)
+        (hung,) = wait_until(lambda: cluster.workers(nanny))
+        job = on(cluster, tmp_path, wait=4)
+        wait_until(lambda: n_workers(cluster) == 2)
+        hung.send_signal(signal.SIGSTOP)
+        finished = skpca("run", job)
+        hung.send_signal(signal.SIGCONT)
+    assert finished.returncode == 69, finished.stderr
+    assert "did not answer within 4 s" in finished.stderr
+
+
+def n_workers(cluster: Cluster) -> int:
+    with Client(cluster.address, set_as_default=False) as client:
+        return len(client.nthreads())
+
+
+def test_values_on_a_worker_that_hangs_are_not_waited_for_without_end(tmp_path, monkeypatch):
+    with Cluster(tmp_path) as cluster:
+        nanny = cluster.start_workers(1)
+        (worker,) = wait_until(lambda: cluster.workers(nanny))
+        with Client(cluster.address, set_as_default=False) as client:
+            engine = ClusterEngine(client, stall=3)
+            wait = engine._wait
+
+            def stop_when_done(*arguments):
+                wait(*arguments)
+                worker.send_signal(signal.SIGSTOP)
+
+            monkeypatch.setattr(engine, "_wait", stop_when_done)
+            with pytest.raises(ClusterError, match="nothing has finished for 3 s"):
+                engine.run({"zeros": (np.zeros, 10**6)}, ["zeros"])
+            worker.send_signal(signal.SIGCONT)
+
+
+def test_a_scheduler_that_hangs_is_given_up_in_words(tmp_path):
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1)
+        running = begin("run", on(cluster, tmp_path, stall=3))
+        wait_until(lambda: n_tiles(tmp_path / "out") > 3)
+        cluster.scheduler.send_signal(signal.SIGSTOP)
+        finished = running.finish()
+        cluster.scheduler.send_signal(signal.SIGCONT)
+    assert finished.returncode == 69, finished.stderr
+    assert "nothing has finished for 3 s" in finished.stderr
+    assert "which does not answer" in finished.stderr
+
+
+def test_a_scheduler_that_gives_up_waiting_for_workers_is_reported(tmp_path):
+    with Cluster(tmp_path, {"DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "2s"}) as cluster:
+        nanny = cluster.start_workers(1)
+        running = begin("run", on(cluster, tmp_path))
+        wait_until(lambda: n_tiles(tmp_path / "out") > 3)
+        below = psutil.Process(nanny.pid).children(recursive=True)
+        for process in (psutil.Process(nanny.pid), *below):
+            process.kill()
+        finished = running.finish()
+    assert finished.returncode == 69, finished.stderr
+    assert "had no worker for 2 s" in finished.stderr
+
+
 def test_a_second_worker_of_the_same_name_is_turned_away_and_changes_nothing(tmp_path, reference):
     out = tmp_path / "out"
     with Cluster(tmp_path) as cluster:
@@ -161,16 +228,49 @@ def test_a_slow_network_that_resets_connections_changes_nothing(tmp_path, refere
         assert resets > 0
 
 
-def test_workers_with_other_libraries_are_refused_by_name(tmp_path):
+@pytest.fixture
+def other_libraries(tmp_path):
+    """Environment in which the package has another version."""
     other = tmp_path / "other" / "scalable_kpca-0.0.9.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: scalable-kpca\nVersion: 0.0.9\n")
+    return {"PYTHONPATH": f"{other.parent}:{Path(__file__).parents[2]}"}
+
+
+def test_workers_with_other_libraries_are_refused_by_name(tmp_path, other_libraries):
     with Cluster(tmp_path) as cluster:
-        cluster.start_workers(1, environment={"PYTHONPATH": str(other.parent)})
+        cluster.start_workers(1, environment=other_libraries)
         finished = skpca("run", on(cluster, tmp_path))
     assert finished.returncode == 69
     assert "scalable-kpca 0.0.9 instead of " in finished.stderr
     assert not (tmp_path / "out" / "latest.json").exists()
+
+
+def test_a_worker_with_other_libraries_that_joins_later_ends_the_run(tmp_path, other_libraries):
+    with Cluster(tmp_path) as cluster:
+        nanny = cluster.start_workers(1)
+        running = begin("run", on(cluster, tmp_path))
+        wait_until(lambda: n_tiles(tmp_path / "out") > 3)
+        (slow,) = cluster.workers(nanny)
+        slow.send_signal(signal.SIGSTOP)  # until the other one has had its share
+        cluster.start_workers(1, environment=other_libraries)
+        wait_until(lambda: n_workers(cluster) == 2)
+        slow.send_signal(signal.SIGCONT)
+        finished = running.finish()
+    assert finished.returncode == 69, finished.stderr
+    assert "has joined with other libraries than this run (scalable-kpca 0.0.9, " in finished.stderr
+
+
+def test_a_worker_without_the_package_is_named(tmp_path):
+    broken = tmp_path / "without" / "scalable_kpca"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'scalable_kpca'\")\n")
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1, environment={"PYTHONPATH": str(broken.parent)})
+        finished = skpca("run", on(cluster, tmp_path))
+    assert finished.returncode == 69, finished.stderr
+    assert "cannot take part (" in finished.stderr
+    assert "No module named 'scalable_kpca'" in finished.stderr
 
 
 def test_a_directory_that_workers_do_not_see_is_refused_before_anything_is_computed(tmp_path):
