@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import traceback
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scalable_kpca.address_space import check_addresses, spare_addresses
-from scalable_kpca.errors import KernelPCAError
+from scalable_kpca.console import open_standard_streams, say, warn
+from scalable_kpca.errors import KernelPCAError, StorageError, storage_errors
 from scalable_kpca.faults import classify, lacks_memory
-from scalable_kpca.stopping import INTERRUPTED, terminable
+from scalable_kpca.stopping import INTERRUPTED, leaving_when_told, terminable
 
 if TYPE_CHECKING:
+    from scalable_kpca.workflow.inspect import Report
     from scalable_kpca.workflow.stages import Prepared
 
 __all__ = ["main", "skpca"]
@@ -31,6 +34,11 @@ class _Failure(click.ClickException):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]
+
+    def show(self, file: Any = None) -> None:
+        """Print the error where that is possible."""
+        with contextlib.suppress(OSError):
+            super().show(file)
 
 
 class _NamedErrors(click.Group):
@@ -51,8 +59,12 @@ class _NamedErrors(click.Group):
         except Exception as error:
             if lacks_memory(error):
                 message, code = _out_of_memory(error), TOO_LITTLE_MEMORY
+            elif isinstance(error, OSError) and error.errno is not None:
+                named = _refused(error)
+                message, code = str(named), _exit_code(named)
             else:
-                traceback.print_exc()
+                with contextlib.suppress(OSError):
+                    traceback.print_exc()
                 message, code = _bug_report(error), BUG
         raise _Failure(message, code)
 
@@ -62,6 +74,15 @@ def _exit_code(error: KernelPCAError) -> int:
     if lacks_memory(error):
         return TOO_LITTLE_MEMORY
     return INTERRUPTED if classify(error) == "transient" else error.exit_code
+
+
+def _refused(error: OSError) -> StorageError:
+    """What the operating system refused, in words."""
+    try:
+        with storage_errors("this command"):
+            raise error
+    except StorageError as named:
+        return named
 
 
 def _out_of_memory(error: Exception) -> str:
@@ -110,7 +131,7 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
     prepared = _prepare(config, overrides)
     _say(plan_lines(prepared.plan), as_json)
-    with progress(lambda line: click.echo(line, err=True)) as listener:
+    with progress(warn) as listener:
         outcome = execute(prepared, listener)
     answer: dict[str, Any] = {
         "status": outcome.status,
@@ -186,7 +207,7 @@ def update(
         raise click.UsageError("give --source, --withdraw or both.")
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    with progress(lambda line: click.echo(line, err=True)) as listener:
+    with progress(warn) as listener:
         done = update_output(
             Output(output), source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener
         )
@@ -239,11 +260,7 @@ def verify(output: Path, as_json: bool) -> None:
     """Read everything in OUTPUT again and compare it with what was committed."""
     from scalable_kpca.workflow.inspect import verify_output
 
-    report = verify_output(output)
-    _say(report.lines(), as_json)
-    _answer(report.to_json(), as_json)
-    if report.problems:
-        raise SystemExit(74)
+    _show(verify_output(output), as_json, StorageError.exit_code)
 
 
 @skpca.command()
@@ -253,9 +270,7 @@ def status(output: Path, as_json: bool) -> None:
     """Say what is in OUTPUT: the run in force, runs in progress, who holds the lock."""
     from scalable_kpca.workflow.inspect import inspect_output
 
-    report = inspect_output(output)
-    _say(report.lines(), as_json)
-    _answer(report.to_json(), as_json)
+    _show(inspect_output(output), as_json, StorageError.exit_code)
 
 
 @skpca.command()
@@ -284,7 +299,7 @@ def schema() -> None:
     """Print the JSON Schema of a configuration."""
     from scalable_kpca.workflow.config import Config
 
-    click.echo(json.dumps(Config.model_json_schema(), indent=1))
+    say(json.dumps(Config.model_json_schema(), indent=1))
 
 
 @skpca.command()
@@ -293,16 +308,14 @@ def doctor(as_json: bool) -> None:
     """Say what this machine offers, and whether a small fit gives the right numbers."""
     from scalable_kpca.workflow.inspect import examine_machine
 
-    report = examine_machine()
-    _say(report.lines(), as_json)
-    _answer(report.to_json(), as_json)
-    if report.problems:
-        raise SystemExit(BUG)
+    _show(examine_machine(), as_json, BUG)
 
 
 def main() -> None:
-    """Run the command line."""
-    skpca()
+    """Run the command line, in a process of its own."""
+    open_standard_streams()
+    with leaving_when_told():
+        skpca()
 
 
 def _prepare(config: Path, overrides: tuple[str, ...], *, calibrate: bool = False) -> Prepared:
@@ -318,12 +331,20 @@ def _partitions(count: int) -> str:
 
 def _say(lines: list[str], as_json: bool) -> None:
     for line in lines:
-        click.echo(line, err=as_json)
+        (warn if as_json else say)(line)
+
+
+def _show(report: Report, as_json: bool, code: int) -> None:
+    """Print a report; the exit code of one with problems."""
+    _say(report.lines(), as_json)
+    _answer(report.to_json(), as_json)
+    if report.problems:
+        raise SystemExit(code)
 
 
 def _answer(value: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(value))
+        say(json.dumps(value))
 
 
 if __name__ == "__main__":

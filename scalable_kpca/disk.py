@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import re
 import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["put", "remove_tree", "sync", "sync_tree", "tree_bytes"]
+__all__ = ["new_directory", "put", "remove_tree", "sync", "sync_tree", "tree_bytes"]
 
 
 def put(staging: Path, place: Path) -> None:
@@ -15,6 +21,51 @@ def put(staging: Path, place: Path) -> None:
         shutil.rmtree(place)
     staging.replace(place)
     sync(place.parent)
+
+
+@contextmanager
+def new_directory(place: Path) -> Iterator[Path]:
+    """A directory beside a place that gets its name when it is full and on the disk; what fails leaves nothing.
+
+    Raises
+    ------
+    OSError
+        When something that is no empty directory has the name by then.
+
+    Notes
+    -----
+    Each has a name of its own and holds a lock of the kernel on it, which ends with its process: whoever comes later
+    removes what killed ones left, and nothing that is still being filled.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{32}}\.new")
+    for leftover in place.parent.iterdir():
+        if ours.fullmatch(leftover.name):
+            with contextlib.suppress(OSError), _locked(leftover):  # refused: another process fills it, or who knows
+                shutil.rmtree(leftover)
+    staging = place.with_name(f".{place.name}.{uuid.uuid4().hex}.new")
+    staging.mkdir()
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # a file system without locks: nobody else gets one either
+            held.enter_context(_locked(staging))
+        try:
+            yield staging
+            sync_tree(staging)
+            staging.rename(place)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        sync(place.parent)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def remove_tree(root: Path) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "ModelFormatError",
     "NotConvergedError",
     "StorageError",
+    "UnreadableError",
     "storage_errors",
 ]
 
@@ -77,6 +78,10 @@ class StorageError(KernelPCAError, OSError):
     """A file cannot be written, read or trusted."""
 
     exit_code = 74
+
+
+class UnreadableError(StorageError):
+    """The system does not let a file be read now: what it holds may be whole, and is not to be made again."""
 
 
 class ModelFormatError(KernelPCAError, ValueError):
@@ -198,8 +203,13 @@ def storage_errors(what: str, place: Path | None = None) -> Iterator[None]:
 
 
 _REMEDIES = {
+    **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR), "remove what has the name already"),
+    **dict.fromkeys((errno.ECONNRESET, errno.ETIMEDOUT, errno.ESTALE), "see that its server is there"),
     errno.EACCES: "correct its permissions",
     errno.EDQUOT: "make room within the quota or have it raised",
+    errno.EIO: "look at the disk and at the system's log",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ENOENT: "correct the path, and see that nothing else moves or removes what is there",
     errno.ENFILE: "close files of other programs, as the whole system has too many open",
     errno.ENOMEM: "let the process have more memory (ulimit -v, the control group)",
     errno.EPERM: "correct its permissions",

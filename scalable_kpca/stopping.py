@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["GRACE_SECONDS", "INTERRUPTED", "terminable"]
+__all__ = ["GRACE_SECONDS", "INTERRUPTED", "leaving_when_told", "terminable"]
 
 INTERRUPTED = 75
 GRACE_SECONDS = 7.0  # to unwind: a running task ends by itself in about one
@@ -44,15 +45,40 @@ def terminable() -> Iterator[None]:
         ended.set()
         signal.set_wakeup_fd(old)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is not _once_more or handler is not _leave:
+                signal.signal(number, handler)
         tells.close()
+
+
+@contextmanager
+def leaving_when_told() -> Iterator[None]:
+    """SIGTERM and SIGINT end this process with their exit code also where no command runs; it ends with the block.
+
+    Afterwards they are not heard: of an interpreter that takes itself apart the system would kill the process.
+    """
+    for number in STOPS:
+        signal.signal(number, _leave)
+    try:
+        yield
+    finally:
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _leave(number: int, frame: object) -> None:
+    del number, frame
+    raise SystemExit(INTERRUPTED)
 
 
 def _interrupt(number: int, frame: object) -> None:
     del number, frame
-    for stop in STOPS:  # one is enough: a second one must not stop what the first one lets unwind
-        signal.signal(stop, signal.SIG_IGN)
+    for stop in STOPS:
+        signal.signal(stop, _once_more)
     raise KeyboardInterrupt
+
+
+def _once_more(number: int, frame: object) -> None:
+    """One is enough: a second one must not stop what the first one lets unwind."""
 
 
 def _watch(told: socket.socket, ended: threading.Event) -> None:
@@ -66,13 +92,16 @@ def _watch(told: socket.socket, ended: threading.Event) -> None:
 
 def _end() -> None:
     """End this process and what it has started, now."""
-    import psutil
+    try:
+        import psutil
 
-    from scalable_kpca.workflow.lock import abandon_locks
+        from scalable_kpca.workflow.lock import abandon_locks
 
-    for child in psutil.Process().children(recursive=True):
-        child.kill()
-    abandon_locks()
-    sys.stderr.write("Error: stopped in the middle of a computation; the same command resumes.\n")
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it has ended by itself meanwhile
+                child.kill()
+        abandon_locks()
+        sys.stderr.write("Error: stopped in the middle of a computation; the same command resumes.\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(INTERRUPTED)

@@ -54,6 +54,7 @@ ORDER = [
     "estimators",
     "workflow",
     "stopping",
+    "console",
     "cli",
 ]
 
@@ -64,7 +65,7 @@ HOMES = {
     "dask.local": {"engine"},
     "dask.threaded": {"engine"},
     "dask.multiprocessing": {"engine"},
-    "click": {"cli"},
+    "click": {"cli", "console"},
     "pydantic": {"workflow"},
 }
 

@@ -8,7 +8,9 @@ import time
 import pytest
 
 from scalable_kpca.errors import LockedError, StorageError
-from scalable_kpca.workflow.lock import describe_owner, output_lock, owner_is_dead, process_identity
+from scalable_kpca.workflow import lock as module
+from scalable_kpca.workflow.lock import describe_owner, output_lock, owner_is_dead, process_identity, release_lock
+from tests.support import skip
 
 
 def test_lock_exists_while_held_and_leaves_nothing_behind(tmp_path):
@@ -41,6 +43,8 @@ def test_lock_of_a_dead_process_is_broken(tmp_path):
 def test_lock_of_a_reused_process_number_or_an_earlier_boot_is_broken(tmp_path):
     alive = process_identity(os.getpid())
     for change in ({"started": alive["started"] - 1000}, {"boot": "another boot"}):
+        if "boot" in change and alive["machine"] is None:
+            skip("only a machine that knows itself can tell that it was started anew, and no container does")
         (tmp_path / "LOCK").write_text(json.dumps({**alive, **change}))
         with output_lock(tmp_path / "LOCK"):
             pass
@@ -60,7 +64,7 @@ def test_lock_without_proof_of_death_is_respected(tmp_path, content):
 
 
 def test_of_many_processes_started_together_one_holds_the_lock(tmp_path):
-    (tmp_path / "LOCK").write_text(json.dumps({**process_identity(os.getpid()), "boot": "another boot"}))
+    (tmp_path / "LOCK").write_text(json.dumps({**process_identity(os.getpid()), "started": 0}))
     script = (
         "import sys; from pathlib import Path; from scalable_kpca.errors import LockedError\n"
         "from scalable_kpca.workflow.lock import output_lock\n"
@@ -130,13 +134,36 @@ def test_killed_holder_that_nobody_has_waited_for_is_dead(tmp_path):
 
 def test_identities_that_killed_processes_left_are_swept_and_others_stay(tmp_path):
     dead = {**process_identity(os.getpid()), "started": 0}
-    contents = {".LOCK.dead": json.dumps(dead), ".LOCK.alive": json.dumps(process_identity(os.getpid()))}
-    contents |= {".LOCK.foreign": FOREIGN, ".LOCK.empty": ""}
+    identities = [dead, process_identity(os.getpid())]
+    contents = {f".LOCK.{number:032x}": json.dumps(identity) for number, identity in enumerate(identities)}
+    contents |= {f".LOCK.{2:032x}": FOREIGN, f".LOCK.{3:032x}": "", ".LOCK.dead": json.dumps(dead)}
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
+    (tmp_path / f".LOCK.{4:032x}").mkdir()
     with output_lock(tmp_path / "LOCK"):
         pass
-    assert {path.name for path in tmp_path.iterdir()} == set(contents) - {".LOCK.dead"}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*contents, f".LOCK.{4:032x}"} - {f".LOCK.{0:032x}"}
+
+
+def test_another_machine_of_the_same_name_is_not_taken_for_this_one_before_it_was_started_anew():
+    own = process_identity(os.getpid())
+    assert not owner_is_dead({**own, "boot": "another boot", "machine": "another machine"})
+    assert not owner_is_dead({**own, "boot": "another boot", "machine": None})
+
+
+def test_a_turn_that_does_not_end_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TURN_SECONDS", 0.2)
+    script = "import fcntl, os, sys\nfcntl.flock(os.open(sys.argv[1], 0), fcntl.LOCK_EX)\nprint(1, flush=True)\ninput()"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    (tmp_path / "LOCK").write_text(FOREIGN)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        other.stdout.readline()
+        with pytest.raises(LockedError, match=r"held by another process of this host for 0\.2 s"):
+            release_lock(tmp_path / "LOCK", force=True)
+        other.kill()
+    release_lock(tmp_path / "LOCK", force=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_directory_in_the_place_of_the_lock_is_named(tmp_path):

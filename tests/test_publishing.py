@@ -203,7 +203,7 @@ def test_unlock_by_force_removes_what_cannot_be_proven(tmp_path, content):
 def test_a_lock_that_is_a_link_is_nobodys_and_its_target_is_not_touched(tmp_path):
     out, target = tmp_path / "out", tmp_path / "target"
     out.mkdir()
-    dead = json.dumps({**process_identity(os.getpid()), "boot": "another boot"})
+    dead = json.dumps({**process_identity(os.getpid()), "started": 0})
     target.write_text(dead)
     (out / "LOCK").symlink_to(target)
     with pytest.raises(LockedError, match="process \\? on an unknown host"), output_lock(out / "LOCK"):

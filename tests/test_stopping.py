@@ -92,3 +92,21 @@ def test_no_worker_outlives_a_run_that_is_stopped_or_killed(start, tmp_path, num
         stop(process, number)
     _, alive = psutil.wait_procs(workers, timeout=LIMIT)
     assert [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE] == []
+
+
+ENDING = """
+import subprocess, sys, psutil
+from scalable_kpca import stopping
+
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+seen = psutil.Process(child.pid)
+child.communicate(b"\\n")  # it ends after it was seen
+psutil.Process.children = lambda self, recursive: [seen]
+stopping._end()
+"""
+
+
+def test_the_end_comes_also_when_a_child_ends_first():
+    finished = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False)
+    assert finished.returncode == 75, finished.stderr
+    assert "the same command resumes" in finished.stderr

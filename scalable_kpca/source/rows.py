@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "digest_rows",
     "open_rows",
     "read_rows",
+    "reading_rows",
     "write_rows",
 ]
 
@@ -93,22 +95,29 @@ class StoredRows:
 
     def read(self, rows: slice) -> Block:
         """Rows of a slice; StorageError when they do not decode."""
-        try:
+        with reading_rows(rows, self.path):
             block: Block = _open_array(self.path, *_identity(self.path))[rows]
             if np.isnan(block).any():
                 # rows are finite when they are stored, and a chunk that is gone reads as NaN
-                raise ValueError("a chunk is missing")  # noqa: TRY301
-        except MemoryError:
-            raise
-        except Exception as error:
-            if isinstance(error, OSError) and not is_loss(error):  # the copy may be whole
-                with storage_errors(f"reading rows {rows.start} to {rows.stop} of {self.path}"):
-                    raise
-            raise StorageError(
-                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); this copy is damaged: run "
-                "or fit again to make it from the source."
-            ) from error
+                raise ValueError("a chunk is missing")
         return block
+
+
+@contextmanager
+def reading_rows(rows: slice, path: str) -> Iterator[None]:
+    """StorageError for whatever fails: a refusal of the system, after which the copy may be whole, or damage."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and not is_loss(error):
+            with storage_errors(f"reading rows {rows.start} to {rows.stop} of {path}"):
+                raise
+        raise StorageError(
+            f"rows {rows.start} to {rows.stop} of {path} cannot be read ({error}); this copy is damaged: run or fit "
+            "again to make it from the source."
+        ) from error
 
 
 def aligned_blocks(batches: Batches, tile_rows: int) -> Iterator[RowBlock]:

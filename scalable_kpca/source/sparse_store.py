@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from scalable_kpca.errors import StorageError, storage_errors
-from scalable_kpca.source.rows import Rows, checked_codecs, cut
+from scalable_kpca.errors import storage_errors
+from scalable_kpca.source.rows import Rows, checked_codecs, cut, reading_rows
 from scalable_kpca.source.sparse import RowBlock, block_of_entries
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, check_group, open_stored
 
@@ -39,24 +39,19 @@ class StoredSparseRows:
 
     def read(self, rows: slice) -> RowBlock:
         """Rows of a slice, a CSR array; StorageError when they do not decode."""
-        try:
+        with reading_rows(rows, self.path):
             data, indices, ends = _open_arrays(self.path, *_identity(self.path))
             lengths = ends[rows.start : rows.stop + 1]
             # a chunk that is gone reads as −1; scipy believes what it is given, and would read beyond it
             if lengths[0] < 0 or (np.diff(lengths) < 0).any() or lengths[-1] > data.shape[0]:
-                raise ValueError("a chunk of where rows end is missing")  # noqa: TRY301
+                raise ValueError("a chunk of where rows end is missing")
             entries = slice(int(lengths[0]), int(lengths[-1]))
             columns = indices[entries]
             if columns.min(initial=0) < 0 or columns.max(initial=0) >= self.n_features:
-                raise ValueError("a chunk of columns is missing")  # noqa: TRY301
+                raise ValueError("a chunk of columns is missing")
             block = block_of_entries(data[entries], columns, lengths, self.n_features)
             if np.isnan(block.data).any():  # finite when they are stored
-                raise ValueError("a chunk is missing")  # noqa: TRY301
-        except Exception as error:
-            raise StorageError(
-                f"rows {rows.start} to {rows.stop} of {self.path} cannot be read ({error}); this copy is damaged: run "
-                "or fit again to make it from the source."
-            ) from error
+                raise ValueError("a chunk is missing")
         return block
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
@@ -27,21 +27,25 @@ __all__ = [
     "SolverConfig",
     "SourceConfig",
     "TlsConfig",
+    "check_place",
     "load_config",
     "override_config",
 ]
 
+MAX_BYTES = 2**20  # of a configuration
+
 
 def _without_secrets(value: str) -> str:
     """Refuse a URI with a password in it: configurations are published with every run."""
-    parts = urlsplit(value)
-    if parts.password or (parts.scheme and parts.netloc and "@" in parts.netloc):
+    place = urlsplit(value).netloc if "://" in value else ""
+    port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""  # an address of IPv6 has brackets
+    if "@" in place or not (port.isdigit() or port in ("", "*")):  # a secret may have a slash in it
         text = "a name or password is in the URI, and configurations are published with every run; give it by the"
         raise PydanticCustomError("secret", "{message}", {"message": f"{text} environment or a credentials file"})
     return value
 
 
-NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+NonEmpty = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00]*$")]
 Place = Annotated[NonEmpty, AfterValidator(_without_secrets)]
 Size = int | str
 
@@ -168,6 +172,14 @@ class Config(Section):
     budget: BudgetConfig = BudgetConfig()
 
 
+def check_place(option: str, value: str) -> None:
+    """ConfigError unless an option may be the place of something: see `SourceConfig`."""
+    try:
+        TypeAdapter(Place).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"{option}: {error.errors()[0]['msg']}; correct it.") from None  # which repeats the value
+
+
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Configuration from a YAML file, with ``a.b=value`` overrides.
 
@@ -188,7 +200,11 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         Naming every key at fault; for an unknown key, the nearest known one.
     """
     try:
-        fields = yaml.safe_load(path.read_text())
+        with path.open("rb") as stream:  # a pipe or a device, too, which may never end
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path} is longer than {MAX_BYTES} bytes: it is no configuration.")
+        fields = yaml.safe_load(content.decode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

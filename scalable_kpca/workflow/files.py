@@ -13,7 +13,7 @@ from typing import Any
 from scalable_kpca.disk import put, remove_tree, sync
 from scalable_kpca.documents import format_json
 from scalable_kpca.documents import read_json as read_plain_json
-from scalable_kpca.errors import StorageError, storage_errors
+from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.faults import is_loss
 
 __all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "write_json"]
@@ -42,7 +42,15 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """JSON value of a file, None when there is no file; StorageError when it is damaged: see `documents.read_json`."""
+    """JSON value of a file, None when there is no file; see `documents.read_json`.
+
+    Raises
+    ------
+    UnreadableError
+        When the system refuses.
+    StorageError
+        When it is damaged.
+    """
     try:
         return read_plain_json(path)
     except FileNotFoundError:
@@ -51,7 +59,7 @@ def read_json(path: Path) -> Any:
         reason = error.strerror or error
         if is_loss(error) or error.errno in (errno.ELOOP, errno.EINVAL):  # the last two are ours: no file of its own
             raise StorageError(f"{path} is damaged: {reason}; remove it and run again.") from error
-        raise StorageError(f"{path} cannot be read now: {reason}; run again when it can.") from error
+        raise UnreadableError(f"{path} cannot be read now: {reason}; run again when it can.") from error
     except ValueError as error:
         raise StorageError(f"{path} is damaged: {error}; remove it and run again.") from error
 

@@ -13,7 +13,7 @@ import numpy as np
 from dask.utils import format_bytes
 from threadpoolctl import threadpool_info
 
-from scalable_kpca.errors import KernelPCAError, StorageError
+from scalable_kpca.errors import KernelPCAError, StorageError, UnreadableError
 from scalable_kpca.gram import StoredTiles, find_tiles
 from scalable_kpca.gram.products import computed_tile
 from scalable_kpca.machine import available_memory, available_processors, installed_version
@@ -58,8 +58,11 @@ class Report:
 
 def inspect_output(path: Path) -> Report:
     """What is in an output directory: the run in force, the others, and who holds the lock."""
-    output = Output(path)
-    latest = output.latest()
+    output, latest, problems = Output(path), None, []
+    try:
+        latest = output.latest()
+    except StorageError as error:
+        problems.append(str(error))
     facts: dict[str, Any] = {"in force": latest.fingerprint if latest else "none"}
     if latest is not None and (latest.path / "ledger.json").exists():
         facts["partitions"] = _partitions_of(latest)
@@ -71,7 +74,7 @@ def inspect_output(path: Path) -> Report:
     else:
         state = "a dead process" if owner_is_dead(owner) else "process"
         facts["lock"] = f"held by {state} {owner.get('pid', '?')} on {owner.get('host', '?')}"
-    return Report(facts)
+    return Report(facts, problems)
 
 
 def verify_output(path: Path) -> Report:
@@ -87,7 +90,10 @@ def verify_output(path: Path) -> Report:
     """
     output = Output(path)
     run = output.require_latest()
-    problems = problems_of(output, run)
+    try:
+        problems = problems_of(output, run)
+    except UnreadableError as error:
+        problems = [str(error)]
     facts: dict[str, Any] = {"run": run.fingerprint}
     facts["results"] = "as committed" if not problems else f"{len(problems)} files differ"
     try:

@@ -26,7 +26,8 @@ from typing import Any
 
 from scalable_kpca.disk import sync_tree
 from scalable_kpca.documents import refuse_links
-from scalable_kpca.errors import StorageError
+from scalable_kpca.errors import StorageError, UnreadableError
+from scalable_kpca.faults import is_loss
 from scalable_kpca.workflow.files import file_digest, read_json
 
 __all__ = ["RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
@@ -68,6 +69,8 @@ class RunDirectory:
         """Number of the writer that has committed it, 0 where it is not committed or does not say."""
         try:
             return fence_of(read_json(self.path / "COMMIT.json"))
+        except UnreadableError:
+            raise
         except StorageError:
             return 0
 
@@ -98,12 +101,19 @@ class RunDirectory:
     def problems(self, names: Sequence[str] = RESULTS) -> list[str]:
         """What differs from the commit list, of some of the `RESULTS`, one sentence each; empty for a whole run.
 
+        Raises
+        ------
+        UnreadableError
+            When the system does not let one of them be read.
+
         Notes
         -----
         Reads each of them once. Work in progress is no part of the results: a missing tile is not a problem.
         """
         try:
             entries = [entry for entry in self._committed() if entry[0].parts[0] in names]
+        except UnreadableError:
+            raise
         except (StorageError, KeyError, TypeError):
             return [f"{self.path / 'COMMIT.json'} is missing or damaged"]
         except ValueError as error:
@@ -121,8 +131,24 @@ class RunDirectory:
                 elif file_digest(file) != digest:
                     found.append(f"{file} differs from what was committed")
             except OSError as error:
-                found.append(f"{file} cannot be read: {error.strerror or error}")
+                text = f"{file} cannot be read: {error.strerror or error}"
+                if not is_loss(error):
+                    raise UnreadableError(f"{text}; run again when it can.") from error
+                found.append(text)
         return found
+
+    def digests(self, name: str) -> dict[str, str]:
+        """SHA-256 of each file of one of the `RESULTS` as it was committed, by its path in the run.
+
+        Raises
+        ------
+        StorageError
+            When there is no commit list that can be read.
+        """
+        try:
+            return {str(path): digest for path, _, digest in self._committed() if path.parts[0] == name}
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{self.path / 'COMMIT.json'} is missing or damaged; run the job again.") from error
 
     def _committed(self) -> Iterator[tuple[PurePosixPath, int, str]]:
         """Files of the commit list; ValueError for an entry that is no file of a result, whatever it leads to."""

@@ -8,6 +8,8 @@ import fcntl
 import json
 import os
 import platform
+import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +31,11 @@ __all__ = [
     "process_identity",
     "release_lock",
 ]
+
+TURN_SECONDS = 10.0  # for another process to write a small file and flush it
+LAST_SECONDS = 1.0  # the same, of a process that is about to end
+LOOK_SECONDS = 0.02  # between two tries to get a turn
+HOST_PID_NAMESPACE = "pid:[4026531836]"  # Linux numbers the first one so
 
 _held: set[Lock] = set()  # by this process
 
@@ -66,7 +73,7 @@ class Lock:
     def release(self) -> None:
         """Give the lock back if it is still held; what cannot be removed does not hide how a run ended."""
         _held.discard(self)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), _turn(self.path.parent, LAST_SECONDS):
             if self._is_held():
                 self.path.unlink()
         with contextlib.suppress(OSError):
@@ -145,6 +152,7 @@ def process_identity(pid: int) -> dict[str, Any]:
     """What distinguishes a process of this host and PID namespace from every other, now and later."""
     return {
         "host": platform.node(),
+        "machine": _machine_id(),
         "boot": _boot_id(),
         "pid_namespace": _pid_namespace(),
         "pid": pid,
@@ -158,11 +166,12 @@ def owner_is_dead(owner: dict[str, Any]) -> bool:
     Notes
     -----
     Another host, or another container that shares this host's name, cannot be looked into: nothing is proven there.
+    That this host was started anew since is proven only by a machine that knows itself, outside of containers.
     """
     if owner.get("host") != platform.node():
         return False
     if owner.get("boot") != _boot_id():
-        return True
+        return owner.get("machine") is not None and owner.get("machine") == _machine_id()
     if owner.get("pid_namespace") != _pid_namespace() or not isinstance(owner.get("pid"), int):
         return False
     if not _proc_is_of_this_namespace():
@@ -230,23 +239,50 @@ def _name(owner: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _turn(directory: Path) -> Iterator[None]:
-    """The only process of this host that looks at the lock, where the file system supports it."""
+def _turn(directory: Path, seconds: float | None = None) -> Iterator[None]:
+    """The only process of this host that looks at the lock, where the file system supports it.
+
+    Raises
+    ------
+    LockedError
+        When another process has its turn for longer than writing a small file takes.
+    """
+    seconds = TURN_SECONDS if seconds is None else seconds
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        deadline = time.monotonic() + seconds
+        while not _locked(descriptor):
+            if time.monotonic() > deadline:
+                raise LockedError(
+                    f"{directory} has been held by another process of this host for {seconds:g} s: one that "
+                    "publishes there and was stopped, or whose disk hangs; let it go on, or end it, and run again."
+                )
+            time.sleep(LOOK_SECONDS)
         yield
     finally:
         os.close(descriptor)
 
 
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without such locks
+        pass
+    return True
+
+
 def _sweep(path: Path, identity: Path) -> None:
     """Remove the identities that killed processes left beside the lock."""
-    for leftover in path.parent.glob(f".{path.name}.*"):
-        owner = describe_owner(leftover)
-        if leftover != identity and owner and owner_is_dead(owner):
-            leftover.unlink(missing_ok=True)
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}")
+    for leftover in path.parent.iterdir():
+        if leftover == identity or not ours.fullmatch(leftover.name):
+            continue
+        with contextlib.suppress(StorageError):  # what is no file is not ours
+            owner = describe_owner(leftover)
+            if owner and owner_is_dead(owner):
+                leftover.unlink(missing_ok=True)
 
 
 def _state_and_start(pid: int) -> tuple[str, int | float]:
@@ -264,6 +300,16 @@ def _state_and_start(pid: int) -> tuple[str, int | float]:
 def _pid_namespace() -> str | None:
     try:
         return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
+def _machine_id() -> str | None:
+    """Of this machine, whatever its name; None in a container, which may be one of many with the same."""
+    if _pid_namespace() != HOST_PID_NAMESPACE:
+        return None
+    try:
+        return Path("/etc/machine-id").read_text().strip() or None
     except OSError:
         return None
 

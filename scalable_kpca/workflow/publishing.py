@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from scalable_kpca.disk import remove_tree
-from scalable_kpca.errors import LockedError, StorageError
-from scalable_kpca.workflow.files import read_json, remove_file, write_json
+from scalable_kpca.errors import LockedError, StorageError, UnreadableError, storage_errors
+from scalable_kpca.workflow.files import make_private, read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
 
@@ -50,9 +50,28 @@ class Writer:
         if run.is_committed:
             remove_file(run.path / "COMMIT.json")
 
-    def commit(self, run: RunDirectory) -> None:
-        """List every result file with size and digest, after all of them have reached the disk."""
+    def commit(self, run: RunDirectory, inherited: Mapping[str, str] | None = None) -> None:
+        """List every result file with size and digest, after all of them have reached the disk.
+
+        Parameters
+        ----------
+        run : RunDirectory
+        inherited : mapping, optional
+            Digests of files that were taken over from another run, as that has committed them.
+
+        Raises
+        ------
+        StorageError
+            When one of these is not what was committed: damage must not be listed as what it should be.
+        """
         listed = run.flushed_results()
+        for entry in listed:
+            if (inherited or {}).get(entry["path"], entry["sha256"]) != entry["sha256"]:
+                raise StorageError(
+                    f"{run.path / entry['path']} was taken over from an earlier run, and differs from what that has "
+                    "committed; put it back from a copy, or take its partition away (skpca update --withdraw) and add "
+                    "it again."
+                )
         with self.lock.turn():
             write_json(run.path / "COMMIT.json", {"fingerprint": run.fingerprint, "fence": self.fence, "files": listed})
 
@@ -70,14 +89,17 @@ class Writer:
 
 @contextmanager
 def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
-    """The lock of an output, for the time of a run; what killed writers left of half-written files is removed.
+    """The lock of an output, for the time of a run, whose directory is made; half-written files of killed ones go.
 
     Raises
     ------
     LockedError, StorageError
         See `output_lock`.
     """
+    with storage_errors(f"creating {output.path}"):
+        output.path.mkdir(parents=True, exist_ok=True)
     with output_lock(output.lock) as lock:
+        make_private(run.path)
         for leftover in _half_written(output, run):
             with contextlib.suppress(OSError):
                 remove_tree(leftover)
@@ -95,15 +117,18 @@ def sweep(output: Output, run: RunDirectory) -> None:
 
 
 def _half_written(output: Output, run: RunDirectory) -> Iterator[Path]:
-    """What is renamed once it is whole, and was not: files, and stores in the run itself."""
-    for place in (output.path, run.path / "labels"):
-        yield from place.glob(".*.new")
-    yield from run.path.glob("*.new")
+    """What is renamed once it is whole, and was not; beside it in an output there may be what is not ours."""
+    yield from output.path.glob(".latest.json.*.new")
+    yield from (run.path / "labels").glob(".KEY.json.*.new")
+    for name in (".*.json.*.new", "gram.zarr.*.new"):
+        yield from run.path.glob(name)
 
 
 def _published(output: Output) -> int:
     """Number of the writer that has published last; 0 where none has, or the pointer is damaged."""
     try:
         return fence_of(read_json(output.path / "latest.json"))
+    except UnreadableError:
+        raise
     except StorageError:
         return 0

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 
 from scalable_kpca.disk import remove_tree
+from scalable_kpca.errors import LockedError
 from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
@@ -25,34 +26,42 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
     run : RunDirectory
         In force.
     keep : {"all", "results"} or int
-        ``"results"`` removes rows, tiles and journals of committed runs. A number keeps so many runs, the last ones
-        that were committed, and with them those whose scores they go on with; others are removed, unfinished ones too.
+        ``"results"`` removes rows and tiles of committed runs. A number keeps so many runs, the last ones that were
+        committed, and with them those whose scores they go on with; others are removed, unfinished ones too. Journals
+        of committed runs go in every case.
 
     Notes
     -----
     A run loses its commit list first, so that what is half removed never looks whole; whatever cannot be removed is
     left for the next time, and said.
     """
-    if keep == "all":
-        return
     try:
+        for other in writer.output.runs():
+            if other.is_committed and other.path != run.path:  # its writer was killed before it could
+                writer.require()
+                remove_tree(other.path / "journal")
         if keep == "results":
             for other in writer.output.runs():
                 if other.is_committed:
+                    writer.require()
                     for name in WORK:
                         remove_tree(other.path / name)
-            return
-        for other in _superfluous(writer.output, run, int(keep)):
-            writer.withdraw(other)
-            remove_tree(other.path)
+        elif keep != "all":
+            for other in _superfluous(writer.output, run, int(keep)):
+                writer.withdraw(other)
+                remove_tree(other.path)
+    except LockedError as error:
+        logger.warning("%s", f"the lock was lost after publishing, and nothing more is removed ({error})")
     except OSError as error:
         logger.warning("%s", f"keep={keep}: not everything could be removed ({error}); the next run tries again")
 
 
 def _superfluous(output: Output, run: RunDirectory, keep: int) -> Iterator[RunDirectory]:
-    runs = output.runs()
-    order = sorted(runs, key=lambda other: (other.path == run.path, other.fence), reverse=True)
-    kept = {other.path for other in order[:keep] if other.is_committed}
-    for other in order[:keep]:
-        kept.update(earlier.path for earlier in earlier_versions(output, other))
-    yield from (other for other in runs if other.path not in kept)
+    """Runs to be removed; StorageError as soon as it cannot be told which ones a kept one needs."""
+    needed = {run.path, *(earlier.path for earlier in earlier_versions(output, run))}
+    others = [other for other in output.runs() if other.path != run.path]
+    yield from (other for other in others if not other.is_committed and other.path not in needed)
+    committed = sorted((other for other in others if other.is_committed), key=lambda other: other.fence, reverse=True)
+    for other in committed[: keep - 1]:
+        needed |= {other.path, *(earlier.path for earlier in earlier_versions(output, other))}
+    yield from (other for other in committed if other.path not in needed)

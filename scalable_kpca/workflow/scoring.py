@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scalable_kpca.disk import remove_tree
-from scalable_kpca.errors import StorageError, storage_errors
+from scalable_kpca.disk import new_directory
+from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.source import FiniteCheck, Source, open_source
 from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.transform import projector
 from scalable_kpca.workflow.checks import check_separate
+from scalable_kpca.workflow.config import check_place
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
@@ -41,8 +42,10 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     Raises
     ------
     StorageError
-        When the model is not what was committed; it is read once for that before any row is scored.
+        When the model is not what was committed, which it is read once for before any row is scored, or when something
+        has the name of the destination, also by the time that the scores are there.
     """
+    check_place("--source", uri)
     run = output.require_latest()
     problems = run.problems(("model", "run.json"))
     if problems:
@@ -52,16 +55,10 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
     check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
-    staging = destination.with_name(f".{destination.name}.new")
-    with storage_errors(f"writing {destination}"):
-        remove_tree(staging)
-        staging.mkdir(parents=True)
-        try:
-            _write_scores(model, source, staging)
-            staging.rename(destination)
-        except BaseException:
-            remove_tree(staging)
-            raise
+    if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
+        raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
+    with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
+        _write_scores(model, source, staging)
     return source.n_samples
 
 

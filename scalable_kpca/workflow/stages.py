@@ -11,14 +11,14 @@ from typing import Literal
 from scalable_kpca.approximate import NystroemFit
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
-from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, storage_errors
+from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, UnreadableError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
 from scalable_kpca.source import open_source
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import file_states, make_private, write_json
+from scalable_kpca.workflow.files import file_states, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
@@ -133,7 +133,6 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
         return Outcome(updated, "unchanged", None, time.perf_counter() - started, n_updates)
     if not run.is_committed:
         check_budget(prepared.config.budget, prepared.plan, prepared.source)
-    make_private(run.path)
     with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
         if run.is_committed and _is_whole(output, run):
             status: Literal["restored", "unchanged"] = "unchanged" if _is_in_force(output, run) else "restored"
@@ -197,6 +196,8 @@ def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine
 def _is_in_force(output: Output, run: RunDirectory) -> bool:
     try:
         latest = output.latest()
+    except UnreadableError:
+        raise
     except StorageError:
         return False
     return latest is not None and latest.path == run.path
@@ -207,6 +208,8 @@ def _updated(output: Output, run: RunDirectory) -> RunDirectory | None:
     try:
         latest = output.latest()
         made_of = None if latest is None or latest.path == run.path else Ledger.read(latest.path).base
+    except UnreadableError:
+        raise
     except StorageError:  # no pointer, or a run without a ledger
         return None
     if latest is None or made_of != run.fingerprint:

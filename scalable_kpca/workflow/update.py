@@ -22,18 +22,18 @@ from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import Source
 from scalable_kpca.workflow.checks import check_memory, check_scores_room, check_separate
-from scalable_kpca.workflow.config import Config, override_config
+from scalable_kpca.workflow.config import Config, check_place, override_config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import make_private, read_json, write_json
+from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain
 from scalable_kpca.workflow.scoring import open_like
-from scalable_kpca.workflow.versions import problems_of
+from scalable_kpca.workflow.versions import earlier_versions, problems_of
 
 __all__ = ["Update", "update_output"]
 
@@ -114,11 +114,13 @@ def update_output(
     them, by the models of their day. Disk: 8·m² bytes for the sums of each new partition.
     """
     started = time.perf_counter()
+    if uri is not None:
+        check_place("--source", uri)
     before = _Before.read(output, overrides)
     source = None if uri is None else open_like(before.run.path, before.model.feature_names, uri, base)
     if source is not None and uri is not None:
         check_separate("OUTPUT", output.path.resolve(), WRITES, source, uri, base)
-    withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name)])
+    withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, source)])
     left = before.ledger.without(withdrawn)
     fresh = {} if source is None else _fresh(source, left, withdrawn)
     if not fresh and not withdrawn:
@@ -128,24 +130,28 @@ def update_output(
     if not after.partitions:
         raise ConfigError("every partition would be withdrawn, and a model needs rows; make a new base instead.")
     run = output.run(_fingerprint(before, after.partitions))
-    make_private(run.path)
     with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
         if output.require_latest().path != before.run.path:
             raise LockedError(f"{output.path} was updated by another process at the same time; run again.")
-        is_made = run.is_committed and not problems_of(output, run)
-        if not is_made:
+        problems = problems_of(output, run) if run.is_committed else ["it is not committed"]
+        if problems:
+            if run.path in [earlier.path for earlier in earlier_versions(output, before.run)]:
+                raise StorageError(
+                    f"{problems[0]}, and {before.run.path} goes on with scores of that version; put it back from a "
+                    "copy, or `skpca run` with the configuration of this output, and add the updates again."
+                )
             writer.withdraw(run)
             _make(before, run, writer, source, fresh, withdrawn, listener, started)
-            writer.commit(run)
+            writer.commit(run, before.run.digests("contributions"))
         ledger, new = Ledger.read(run.path), {part.path for part in fresh.values()}
         added = tuple(part for part in ledger.partitions if part.path in new)
-        if is_made:  # perhaps under other thresholds
+        if not problems:  # perhaps under other thresholds
             _judge(ledger.drift(added), before.config)
         writer.point_to(run)
         remove_tree(run.path / "journal")
         retain(writer, run, before.config.keep)
     seconds = time.perf_counter() - started
-    return Update(run, "restored" if is_made else "done", added, withdrawn, ledger.drift(added), seconds)
+    return Update(run, "done" if problems else "restored", added, withdrawn, ledger.drift(added), seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,11 +163,19 @@ class _Before:
     config: Config
     ledger: Ledger
     gone: tuple[str, ...]
+    came: tuple[str, ...]
 
-    def has_withdrawn(self, name: str) -> bool:
-        """Whether a partition of this name was taken away by the very update that made this version, and is gone."""
-        is_there = paths_called(name, [part.path for part in self.ledger.partitions])
-        return not is_there and bool(paths_called(name, self.gone))
+    def has_withdrawn(self, name: str, source: Source | None) -> bool:
+        """Whether the very update that made this version took a partition of this name away: it is asked for again.
+
+        The partition is gone then, or another one of that name came with the same update, and the source has it.
+        """
+        there = paths_called(name, [part.path for part in self.ledger.partitions])
+        if not there:
+            return bool(paths_called(name, self.gone))
+        offered = set() if source is None else set(_partitions_of(source))
+        known = {(part.path, part.fingerprint) for part in self.ledger.partitions if part.path in there}
+        return known <= offered and set(there) <= set(self.gone) & set(self.came)
 
     @classmethod
     def read(cls, output: Output, overrides: Sequence[str]) -> _Before:
@@ -182,19 +196,25 @@ class _Before:
         # whoever can write to an output must not choose the scheduler: what one sends is executed here
         fields = {name: value for name, value in description["config"].items() if name != "cluster"}
         config = override_config(fields, overrides, CHANGEABLE)
-        return cls(run, model, config, Ledger.read(run.path), tuple(description.get("withdrawn", ())))
+        gone, came = (tuple(description.get(name, ())) for name in ("withdrawn", "added"))
+        return cls(run, model, config, Ledger.read(run.path), gone, came)
 
 
 def _fresh(source: Source, ledger: Ledger, withdrawn: Sequence[Partition]) -> dict[int, Partition]:
     """Parts of a source that are not in the ledger, by their index, each content once; not what is just withdrawn."""
     fresh: dict[int, Partition] = {}
     seen = {part.fingerprint for part in withdrawn}
-    for index, (part, fingerprint) in enumerate(zip(source.parts, source.part_fingerprints(), strict=True)):
-        path = str(Path(part.path).resolve())
+    for index, (part, (path, fingerprint)) in enumerate(zip(source.parts, _partitions_of(source), strict=True)):
         if part.n_rows and fingerprint not in seen and ledger.check_new(path, fingerprint):
             fresh[index] = Partition(path, fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
             seen.add(fingerprint)
     return fresh
+
+
+def _partitions_of(source: Source) -> list[tuple[str, str]]:
+    """Path and contents of each part, as a ledger has them."""
+    paths = [str(Path(part.path).resolve()) for part in source.parts]
+    return list(zip(paths, source.part_fingerprints(), strict=True))
 
 
 def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:

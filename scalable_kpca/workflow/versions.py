@@ -10,6 +10,8 @@ from scalable_kpca.workflow.layout import Output, RunDirectory
 
 __all__ = ["earlier_versions", "problems_of"]
 
+REMEDY = "put it back from a copy, or `skpca run` with the configuration of this output, and add the updates again"
+
 
 def earlier_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory]:
     """Runs that an updated one goes on with, the last first: the scores of their partitions are there.
@@ -17,17 +19,14 @@ def earlier_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory
     Raises
     ------
     StorageError
-        When what a run calls its predecessor is no run of this output.
+        When it cannot be told which these are: one is gone, or does not say truly what it goes on with. Until that is
+        repaired, none of them may be removed.
     """
     seen = {run.path}
-    while run.is_committed:
-        try:
-            previous = read_json(run.path / "run.json")["previous"]
-        except (StorageError, KeyError, TypeError):
-            return
+    while (previous := _previous(run)) is not None:
         run = output.run(previous)
         if run.path in seen:
-            return
+            raise StorageError(f"{run.path} goes on with scores of runs that go on with its own; {REMEDY}.")
         seen.add(run.path)
         yield run
 
@@ -40,9 +39,22 @@ def problems_of(output: Output, run: RunDirectory) -> list[str]:
     Reads every file of these once.
     """
     found = run.problems()
+    if found:
+        return found  # it may not even say what it goes on with
     try:
         for earlier in earlier_versions(output, run):
             found += earlier.problems(("embedding",))
     except StorageError as error:
         found.append(str(error))
     return found
+
+
+def _previous(run: RunDirectory) -> str | None:
+    problems = run.problems(("run.json",))
+    try:
+        previous = None if problems else read_json(run.path / "run.json").get("previous")
+    except (StorageError, AttributeError) as error:
+        problems = [str(error)]
+    if problems:
+        raise StorageError(f"{problems[0]}, and it says what it goes on with; {REMEDY}.")
+    return previous

@@ -6,6 +6,7 @@ whose they are. Nothing here is a result: whatever is damaged is made again, wit
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,9 @@ from numpy.typing import NDArray
 
 from scalable_kpca.disk import remove_tree, sync_tree
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.errors import InvalidInputError, StorageError, UnreadableError
 from scalable_kpca.exact import open_gram
-from scalable_kpca.faults import classify
+from scalable_kpca.faults import classify, is_loss
 from scalable_kpca.gram import Gram
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows, RowSummary, Source, open_rows, write_rows
@@ -103,6 +104,8 @@ def obtain_gram(prepared: Prepared, run: RunDirectory, rows: Rows, kernel: Kerne
 def _own_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
     try:
         return _open_rows(prepared, run)
+    except UnreadableError:
+        raise
     except StorageError as error:
         logger.warning("%s", f"rows and labels in {run.path} are made again: {error}")
         _discard_rows(run)
@@ -113,7 +116,8 @@ def _adopt_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
     for other in _others(prepared, run):
         try:
             fits = _open_rows(prepared, other) is not None
-        except StorageError:
+        except OSError as error:
+            logger.info("%s", f"rows and labels in {other.path} are not taken over: {error}")
             continue
         if fits:
             _discard_rows(run)
@@ -139,7 +143,12 @@ def _open_rows(prepared: Prepared, run: RunDirectory) -> StoredWork | None:
         return None
     if key.get("rows") != [part.n_rows for part in prepared.source.parts]:
         raise StorageError(f"{labels} has other numbers of rows than the source.")
-    sealed, digests = key.get("sha256"), _digests(run)
+    try:
+        sealed, digests = key.get("sha256"), _digests(run)
+    except OSError as error:
+        if not is_loss(error):  # they may be whole
+            raise
+        raise StorageError(f"{error.filename or labels} cannot be read: {error.strerror or error}.") from error
     if sealed != digests:
         known = sealed if isinstance(sealed, dict) else {}
         names = sorted(name for name in known.keys() | digests.keys() if known.get(name) != digests.get(name))
@@ -217,15 +226,18 @@ def _adopt_gram(prepared: Prepared, run: RunDirectory, kernel: Kernel) -> None:
             return
         _discard(path, "its description is missing, damaged or of other contents")
     for other in _others(prepared, run):
-        if _is_store_of(other.path / "gram.zarr", fingerprint):
-            (other.path / "gram.zarr").rename(path)
-            return
+        with contextlib.suppress(UnreadableError):
+            if _is_store_of(other.path / "gram.zarr", fingerprint):
+                (other.path / "gram.zarr").rename(path)
+                return
 
 
 def _is_store_of(path: Path, fingerprint: str) -> bool:
     try:
         arrays = [read_json(path / name / "zarr.json") for name in ("tiles", "row_sums")]
         found = read_json(path / "zarr.json")["attributes"]["fingerprint"]
+    except UnreadableError:
+        raise
     except (StorageError, KeyError, TypeError):
         return False
     return None not in arrays and bool(found == fingerprint)

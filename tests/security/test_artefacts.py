@@ -508,6 +508,14 @@ def test_json_that_is_not_plain_is_refused_by_a_named_error(copy, tmp_path, text
     assert open_rows(copy / "rows.zarr", "") is None
 
 
+@pytest.mark.timeout(30)
+def test_json_with_many_keys_is_looked_through_once(tmp_path):
+    keys = ", ".join(f'"{number}": 0' for number in range(300_000))
+    (tmp_path / "any.json").write_text(f'{{{keys}, "299999": 1}}')
+    with pytest.raises(ValueError, match="the key '299999' is there twice"):
+        read_json(tmp_path / "any.json")
+
+
 def test_json_of_hundreds_of_megabytes_is_refused_and_not_read(copy):
     for name in ("exact/model.json", "rows.zarr/zarr.json", "gram.zarr/zarr.json"):
         with (copy / name).open("r+b") as stream:

@@ -120,9 +120,11 @@ POINTERS = [
 def test_a_pointer_to_anything_but_a_run_is_refused(copy, outside, name):
     (copy / "exact" / "latest.json").write_text(json.dumps({"run": name}))
     with out_of_reach(outside), untouched(copy):
-        for look in (inspect_output, verify_output):
-            with pytest.raises(StorageError, match=r"latest\.json does not name a committed run; run the job again"):
-                look(copy / "exact")
+        with pytest.raises(StorageError, match=r"latest\.json does not name a committed run; run the job again"):
+            verify_output(copy / "exact")
+        report = inspect_output(copy / "exact")
+    assert "latest.json does not name a committed run; run the job again" in report.problems[0]
+    assert report.facts["in force"] == "none"
 
 
 def test_a_run_is_named_by_its_digits_only(copy):
