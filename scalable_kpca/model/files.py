@@ -21,6 +21,7 @@ from scalable_kpca.documents import format_json, open_plain, read_json, refuse_l
 from scalable_kpca.errors import ModelFormatError, StorageError, storage_errors
 from scalable_kpca.records import digest_json
 from scalable_kpca.source import ROW_DTYPES, check_group, checked_codecs, open_stored
+from scalable_kpca.source.stored_arrays import CHECKSUM_BYTES
 
 __all__ = [
     "FORMAT_VERSION",
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 5
-CHECKSUM_BYTES = 4  # of a chunk, its last ones
 
 
 @contextmanager

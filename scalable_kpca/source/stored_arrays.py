@@ -22,7 +22,7 @@ __all__ = ["ROW_DTYPES", "ArrayDescription", "check_group", "open_stored"]
 
 ROW_DTYPES = ("float32", "float64")
 
-CHECKSUM_BYTES = 4
+CHECKSUM_BYTES = 4  # of a chunk, its last ones
 
 # what `checked_codecs` makes zarr write; the rest is checked by `_array_of`
 _FIXED = {

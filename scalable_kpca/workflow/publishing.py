@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalable_kpca.disk import remove_tree
+from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.errors import LockedError, StorageError, UnreadableError, storage_errors
 from scalable_kpca.workflow.files import make_private, read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
@@ -98,6 +98,7 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
     """
     with storage_errors(f"creating {output.path}"):
         output.path.mkdir(parents=True, exist_ok=True)
+        sync(output.path.parent)
     with output_lock(output.lock) as lock:
         make_private(run.path)
         for leftover in _half_written(output, run):
