@@ -46,7 +46,7 @@ def ask_workers(client: Any, seconds: float, function: Callable[..., Any], *argu
                 answer.cancel()
                 silent.append(address)
             elif address in present:
-                answers[address] = answer.exception() or answer.result()[address]
+                answers[address] = answer.exception() or answer.result().get(address)
         return [address for address in silent if address in present]
 
     try:
@@ -67,4 +67,4 @@ def ask_workers(client: Any, seconds: float, function: Callable[..., Any], *argu
                 f"worker {address} cannot take part ({answer}); give workers and this process the same environment, "
                 "and see that the worker is alive."
             ) from answer
-    return answers
+    return {address: answer for address, answer in answers.items() if answer is not None}  # None: it came back since
