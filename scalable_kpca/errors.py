@@ -203,12 +203,13 @@ def storage_errors(what: str, place: Path | None = None) -> Iterator[None]:
 
 
 _REMEDIES = {
-    **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR), "remove what has the name already"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR), "remove what has the name already"),
     **dict.fromkeys((errno.ECONNRESET, errno.ETIMEDOUT, errno.ESTALE), "see that its server is there"),
     errno.EACCES: "correct its permissions",
     errno.EDQUOT: "make room within the quota or have it raised",
     errno.EIO: "look at the disk and at the system's log",
     errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ENOTDIR: "correct the path: something in it is a file and no directory",
     errno.ENOENT: "correct the path, and see that nothing else moves or removes what is there",
     errno.ENFILE: "close files of other programs, as the whole system has too many open",
     errno.ENOMEM: "let the process have more memory (ulimit -v, the control group)",

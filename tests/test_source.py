@@ -665,7 +665,7 @@ def test_handle_on_rows_that_are_gone_names_the_place(tmp_path):
 
 def test_place_that_cannot_be_written_is_a_storage_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match=r"writing rows to .* failed: Not a directory .*; make room or correct"):
+    with pytest.raises(StorageError, match=r"writing rows to .* failed: Not a directory .*; correct the path"):
         copy_of(matrix(), tmp_path / "file" / "rows.zarr")
 
 
