@@ -28,6 +28,8 @@ __all__ = ["Halves", "draw_halves", "fit_small", "learn_map", "relative_error", 
 Matrix = NDArray[np.float64]
 Labels = NDArray[Any]
 
+SAME = 1e-9  # of the largest score: what is nearer than that is equal
+
 
 @dataclass(frozen=True, eq=False)
 class Halves:
@@ -169,9 +171,11 @@ def _clusters(fitted: Matrix, held_out: Matrix, n_clusters: int, seed: int) -> L
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
+    # scores of equal rows differ in their last digits, and are one point all the same
+    grid = SAME * np.abs(fitted).max(initial=0.0) or 1.0
+    fitted, held_out = (np.round(scores / grid) * grid for scores in (fitted, held_out))
     most = min(n_clusters, len(np.unique(fitted, axis=0)))
     with warnings.catch_warnings():
-        # repeated rows have scores that differ in their last digit: fewer clusters are no fault then
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than were asked for are no fault
         labels: Labels = KMeans(most, n_init=10, random_state=seed).fit(fitted).predict(held_out)
     return labels

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.errors import LockedError, StorageError, UnreadableError, storage_errors
-from scalable_kpca.workflow.files import make_private, read_json, remove_file, write_json
+from scalable_kpca.workflow.files import read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
 
@@ -89,7 +89,7 @@ class Writer:
 
 @contextmanager
 def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
-    """The lock of an output, for the time of a run, whose directory is made; half-written files of killed ones go.
+    """The lock of an output, for the time of a run; what killed writers left of half-written files is removed.
 
     Raises
     ------
@@ -100,7 +100,6 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
         output.path.mkdir(parents=True, exist_ok=True)
         sync(output.path.parent)
     with output_lock(output.lock) as lock:
-        make_private(run.path)
         for leftover in _half_written(output, run):
             with contextlib.suppress(OSError):
                 remove_tree(leftover)

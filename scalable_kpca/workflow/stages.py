@@ -18,7 +18,7 @@ from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import file_states, write_json
+from scalable_kpca.workflow.files import file_states, make_private, write_json
 from scalable_kpca.workflow.identity import Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
@@ -134,6 +134,7 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     if not run.is_committed:
         check_budget(prepared.config.budget, prepared.plan, prepared.source)
     with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
+        make_private(run.path)
         if run.is_committed and _is_whole(output, run):
             status: Literal["restored", "unchanged"] = "unchanged" if _is_in_force(output, run) else "restored"
             if status == "restored":

@@ -26,7 +26,7 @@ from scalable_kpca.workflow.config import Config, check_place, override_config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import read_json, write_json
+from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
@@ -133,6 +133,7 @@ def update_output(
     with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
         if output.require_latest().path != before.run.path:
             raise LockedError(f"{output.path} was updated by another process at the same time; run again.")
+        make_private(run.path)
         problems = problems_of(output, run) if run.is_committed else ["it is not committed"]
         if problems:
             if run.path in [earlier.path for earlier in earlier_versions(output, before.run)]:
