@@ -319,7 +319,7 @@ def main() -> None:
 
 
 def _prepare(config: Path, overrides: tuple[str, ...], *, calibrate: bool = False) -> Prepared:
-    from scalable_kpca.workflow.config import load_config
+    from scalable_kpca.workflow.loading import load_config
     from scalable_kpca.workflow.stages import prepare
 
     return prepare(load_config(config, overrides), config.resolve().parent, calibrate=calibrate)

@@ -22,6 +22,7 @@ __all__ = [
     "MemoryLimitError",
     "ModelFormatError",
     "NotConvergedError",
+    "NotFiniteError",
     "StorageError",
     "UnreadableError",
     "storage_errors",
@@ -48,6 +49,27 @@ class InvalidInputError(KernelPCAError, ValueError):
     """The rows, a kernel parameter or a request does not make sense; nothing was written."""
 
     exit_code = 65
+
+
+class NotFiniteError(InvalidInputError):
+    """A row has an entry that is NaN or infinite.
+
+    Parameters
+    ----------
+    row : int
+        Number of the first such row, from 0.
+    text : str
+        Which entry it is, and what to do.
+    place : str
+        Where the row is, when that is known: " of PATH".
+    """
+
+    def __init__(self, row: int, text: str, place: str = "") -> None:
+        super().__init__(row, text, place)
+        self.row, self.text, self.place = row, text, place
+
+    def __str__(self) -> str:
+        return f"row {self.row}{self.place}, {self.text}"
 
 
 class NotConvergedError(KernelPCAError, ArithmeticError):

@@ -46,8 +46,8 @@ Array = NDArray[Any]
 
 def skip(reason: str) -> None:
     """Skip a test for want of what a machine lacks; where everything is required that is a failure."""
-    if os.environ.get("SKPCA_REQUIRE_ALL") == "1":
-        pytest.fail(f"SKPCA_REQUIRE_ALL=1 and {reason}")
+    if os.environ.get("SKPCA_TEST_REQUIRE_ALL") == "1":
+        pytest.fail(f"SKPCA_TEST_REQUIRE_ALL=1 and {reason}")
     pytest.skip(reason)
 
 

@@ -148,7 +148,7 @@ def test_transform_refuses_nan_in_new_rows_by_place_and_writes_nothing(tmp_path,
     arguments = ("--source", "data/*.parquet", "--to", "scores")
     finished = skpca("transform", tmp_path / "out", *arguments, cwd=tmp_path / "new")
     assert finished.returncode == 65
-    assert 'row 7, column "x2" is NaN' in finished.stderr
+    assert f'row 7 of {tmp_path}/new/data/rows.parquet, column "x2" is NaN' in finished.stderr
     assert not (tmp_path / "new" / "scores").exists()
 
 
@@ -273,7 +273,7 @@ def test_rows_that_are_not_finite_are_named_and_nothing_is_published(tmp_path, r
     job = write_job(tmp_path, rows)
     finished = skpca("run", job)
     assert finished.returncode == 65
-    assert 'row 41, column "x3"' in finished.stderr
+    assert f'row 41 of {tmp_path}/data/rows.parquet, column "x3"' in finished.stderr
     assert "1 of 2 such rows" in finished.stderr
     assert not (tmp_path / "out" / "latest.json").exists()
 
@@ -314,7 +314,7 @@ def test_output_on_a_read_only_file_system_is_a_storage_error(tmp_path, rows):
     mount.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", mount], capture_output=True, check=False)
     if mounted.returncode:
-        assert not os.environ.get("SKPCA_REQUIRE_ALL"), mounted.stderr
+        assert not os.environ.get("SKPCA_TEST_REQUIRE_ALL"), mounted.stderr
         pytest.skip(f"tmpfs cannot be mounted: {mounted.stderr!r}")
     try:
         finished = skpca("run", job, "--set", "output.path=mount/out")

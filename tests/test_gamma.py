@@ -249,7 +249,7 @@ def test_an_interrupted_run_with_the_median_takes_its_rows_and_tiles_over(tmp_pa
     ],
 )
 def test_widths_that_mean_nothing_are_refused(kernel, message, tmp_path):
-    from scalable_kpca.workflow.config import load_config
+    from scalable_kpca.workflow.loading import load_config
 
     file = tmp_path / "job.yaml"
     written = str(kernel).replace("inf", ".inf").replace("nan", ".nan")

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from scalable_kpca.errors import InvalidInputError, LockedError, StorageError
-from scalable_kpca.workflow.config import load_config
 from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.loading import load_config
 from scalable_kpca.workflow.lock import output_lock, process_identity
 from scalable_kpca.workflow.publishing import writing
 from scalable_kpca.workflow.stages import execute, prepare

@@ -219,7 +219,7 @@ def test_rows_that_are_not_finite_are_named_and_nothing_is_published(base):
     rows = rows_of(4)
     rows[7, 1] = np.nan
     before = in_force(base)
-    with pytest.raises(InvalidInputError, match=r'row 7, column "x1"'):
+    with pytest.raises(InvalidInputError, match=r'row 7 of .*/new/day-4\.parquet, column "x1"'):
         update(base, str(write_day(base / "new", 4, rows)))
     assert in_force(base) == before
     done = update(base, str(write_day(base / "new", 4)))

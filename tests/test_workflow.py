@@ -29,9 +29,10 @@ from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.workflow import checks, planned, stages
 from scalable_kpca.workflow.checks import check_budget, journal_bytes
-from scalable_kpca.workflow.config import Config, load_config
+from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.inspect import examine_machine, verify_output
 from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.loading import load_config
 from scalable_kpca.workflow.lock import output_lock
 from scalable_kpca.workflow.scoring import transform_source
 from scalable_kpca.workflow.stages import Outcome, execute, prepare

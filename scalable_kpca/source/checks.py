@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import InvalidInputError, NotFiniteError
 from scalable_kpca.source.sparse import RowBlock, is_sparse
 
 __all__ = ["FiniteCheck", "Moments", "RowSummary", "check_width"]
@@ -134,15 +134,16 @@ class FiniteCheck:
         return both
 
     def raise_if_any(self) -> None:
-        """InvalidInputError naming the first row and column, and how many rows are like it."""
+        """NotFiniteError naming the first row and column, and how many rows are like it."""
         if self.first is None:
             return
         row, column, value = self.first
         name = f'column "{self.names[column]}"' if self.names else f"column {column}"
         found = "NaN" if np.isnan(value) else "infinity" if value > 0 else "-infinity"
-        raise InvalidInputError(
-            f"row {row}, {name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers and "
-            "accepts no NaN or infinity: remove or fill these rows first."
+        raise NotFiniteError(
+            row,
+            f"{name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers and "
+            "accepts no NaN or infinity: remove or fill these rows first.",
         )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.errors import InvalidInputError, storage_errors
+from scalable_kpca.errors import InvalidInputError, NotFiniteError, storage_errors
 
-__all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files"]
+__all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files", "naming_files"]
 
 BATCH_BYTES = 16 * 2**20  # of a batch of `Source.batches`, as float64
 
@@ -31,6 +32,20 @@ def digest_files(files: Sequence[Path], names: Sequence[Any]) -> str:
         with storage_errors(f"reading {file}"), file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
+
+
+@contextmanager
+def naming_files(parts: Sequence[Part]) -> Iterator[None]:
+    """A row that is not finite is named by its file and its number in that, from 0, instead of that over all parts."""
+    try:
+        yield
+    except NotFiniteError as error:
+        row = error.row
+        for part in parts:
+            if row < part.n_rows:
+                raise NotFiniteError(row, error.text, f" of {part.path}") from error
+            row -= part.n_rows
+        raise
 
 
 def changed_file(path: str, reason: object) -> InvalidInputError:

@@ -1,15 +1,11 @@
-"""The configuration of a run: a small YAML file, checked completely before anything else happens."""
+"""What a configuration may say: every key with its type, default and meaning."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
@@ -24,15 +20,11 @@ __all__ = [
     "KernelConfig",
     "NystroemConfig",
     "OutputConfig",
+    "Place",
     "SolverConfig",
     "SourceConfig",
     "TlsConfig",
-    "check_place",
-    "load_config",
-    "override_config",
 ]
-
-MAX_BYTES = 2**20  # of a configuration
 
 
 def _without_secrets(value: str) -> str:
@@ -170,116 +162,3 @@ class Config(Section):
     seed: int = Field(default=0, ge=0)
     cluster: ClusterConfig = ClusterConfig()
     budget: BudgetConfig = BudgetConfig()
-
-
-def check_place(option: str, value: str) -> None:
-    """ConfigError unless an option may be the place of something: see `SourceConfig`."""
-    try:
-        TypeAdapter(Place).validate_python(value)
-    except ValidationError as error:
-        raise ConfigError(f"{option}: {error.errors()[0]['msg']}; correct it.") from None  # which repeats the value
-
-
-def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Configuration from a YAML file, with ``a.b=value`` overrides.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    overrides : sequence of str
-        Dotted keys and YAML values, applied in order.
-
-    Returns
-    -------
-    Config
-
-    Raises
-    ------
-    ConfigError
-        Naming every key at fault; for an unknown key, the nearest known one.
-    """
-    try:
-        with path.open("rb") as stream:  # a pipe or a device, too, which may never end
-            content = stream.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(f"{path} is longer than {MAX_BYTES} bytes: it is no configuration.")
-        fields = yaml.safe_load(content.decode())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from error
-    if not isinstance(fields, dict):
-        raise ConfigError(f"{path} holds no mapping; a configuration has at least source and output.")
-    for override in overrides:
-        _apply(fields, override)
-    config = _validated(fields, str(path))
-    tls = config.cluster.tls
-    if tls is None:
-        return config
-    # a run is described by where its files are, wherever it is taken up again
-    base = path.absolute().parent
-    files = {name: str(base / value) for name, value in tls.model_dump().items()}
-    return config.model_copy(
-        update={"cluster": config.cluster.model_copy(update={"tls": tls.model_copy(update=files)})}
-    )
-
-
-def override_config(fields: dict[str, Any], overrides: Sequence[str], sections: Sequence[str]) -> Config:
-    """Configuration of an earlier run with ``a.b=value`` overrides, which may be of some sections only.
-
-    Raises
-    ------
-    ConfigError
-        For another section, or a value that means nothing.
-    """
-    for override in overrides:
-        if override.partition("=")[0].partition(".")[0] not in sections:
-            raise ConfigError(
-                f"--set {override!r}: an update may change {', '.join(sections)} only; for anything else `skpca run` "
-                "makes a new base."
-            )
-        _apply(fields, override)
-    return _validated(fields, "the configuration of the run in force")
-
-
-def _validated(fields: dict[str, Any], place: str) -> Config:
-    try:
-        return Config.model_validate(fields)
-    except ValidationError as error:
-        text = "; ".join(_explain(problem) for problem in error.errors())
-        raise ConfigError(f"{place}: {text}" + ("" if text.endswith("?") else ".")) from error
-
-
-def _apply(fields: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--set {override!r} is not of the form key.key=value.")
-    *parents, last = key.split(".")
-    for parent in parents:
-        inner = fields.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"--set {override!r}: {parent} is a value, not a section.")
-        fields = inner
-    try:
-        fields[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {override!r}: the value is not YAML ({error}).") from error
-
-
-def _explain(problem: Any) -> str:
-    # pydantic appends the tried member of a union to the place; only names that a file can contain are keys
-    place = [
-        str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
-    ]
-    if problem["type"] in ("size", "width", "secret"):
-        return f"{'.'.join(place)}: {problem['msg']}"
-    if problem["type"] != "extra_forbidden":
-        return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"
-    section: Any = Config
-    for part in place[:-1]:
-        section = section.model_fields[part].annotation
-    known = list(section.model_fields)
-    near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
-    return f"unknown key {'.'.join(place)!r}: {advice}"

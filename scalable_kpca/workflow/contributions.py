@@ -17,6 +17,7 @@ from scalable_kpca.machine import resolve_memory_limit, resolve_threads
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, relative_residual
 from scalable_kpca.source import Source
+from scalable_kpca.source.parts import naming_files
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
@@ -120,9 +121,10 @@ class Contributions:
         spans = [span for span in source.spans(chosen.span_rows) if span.part == index]
         key = f"{part.fingerprint} {chosen.span_rows} {chosen.batch_rows} {file_states([part.path])}"
         unfinished = SumsCheckpoint(self._run.path / "journal" / f"{part.fingerprint}.npz", key)
-        sums, resumed = sums_of_joining(
-            spans, self._model, chosen, self._engine, names=source.feature_names, checkpoint=unfinished
-        )
+        with naming_files([source.parts[index]]):
+            sums, resumed = sums_of_joining(
+                spans, self._model, chosen, self._engine, names=source.feature_names, checkpoint=unfinished
+            )
         check_unchanged(self._before, self._model, [part])
         self.resumed_spans += resumed
         kept.save(basis, len(spans), sums)

@@ -10,11 +10,12 @@ from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.source import FiniteCheck, Source, open_source
 from scalable_kpca.source.location import find_files, source_kind
+from scalable_kpca.source.parts import naming_files
 from scalable_kpca.transform import projector
 from scalable_kpca.workflow.checks import check_separate
-from scalable_kpca.workflow.config import check_place
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.loading import check_place
 from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
 
 __all__ = ["open_like", "transform_source"]
@@ -84,7 +85,8 @@ def _write_scores(model: AnyModel, source: Source, directory: Path) -> None:
             finite.add(batch.rows)
             if finite.first is None:
                 parts.add(batch.part, with_scores(batch.labels, scores(batch.rows)))
-    finite.raise_if_any()
+    with naming_files(source.parts):
+        finite.raise_if_any()
 
 
 def _literal(name: str) -> str:

@@ -22,13 +22,14 @@ from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import Source
 from scalable_kpca.workflow.checks import check_memory, check_scores_room, check_separate
-from scalable_kpca.workflow.config import Config, check_place, override_config
+from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
+from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain

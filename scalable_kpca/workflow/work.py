@@ -24,6 +24,7 @@ from scalable_kpca.faults import classify, is_loss
 from scalable_kpca.gram import Gram
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.source import Rows, RowSummary, Source, open_rows, write_rows
+from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.files import file_digest, file_states, read_json, write_json
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RunDirectory
@@ -171,7 +172,8 @@ def _rows_beside_labels(source: Source, directory: Path) -> Iterator[NDArray[np.
 def unchanged_source(prepared: Prepared) -> Iterator[None]:
     """InvalidInputError when the source is not what was prepared: after it was read, or where that is why it failed."""
     try:
-        yield
+        with naming_files(prepared.source.parts):
+            yield
     except Exception as error:
         _refuse_changed(prepared, error)
         raise

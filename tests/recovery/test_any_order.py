@@ -19,7 +19,7 @@ from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job,
 from tests.recovery.zygote import Ended, Zygote
 from tests.support import tmpfs
 
-EXAMPLES = int(os.environ.get("SKPCA_ORDERS", "200"))
+EXAMPLES = int(os.environ.get("SKPCA_TEST_ORDERS", "200"))
 STEPS = 50
 DISK = 24 * 2**20  # bytes of the file system: some fifty runs
 INPUTS = range(3)

@@ -17,8 +17,8 @@ from tests.recovery.damaged import Damaged, contents, finished_run, remove, runs
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
 from tests.recovery.zygote import Zygote
 
-# every k-th damage here, every one by SKPCA_DAMAGE_EVERY=1
-EVERY = int(os.environ.get("SKPCA_DAMAGE_EVERY", "79"))
+# every k-th damage here, every one by SKPCA_TEST_DAMAGE_EVERY=1
+EVERY = int(os.environ.get("SKPCA_TEST_DAMAGE_EVERY", "79"))
 
 UPDATED = "Nyström, updated twice"
 # where the last command is killed: before the first change of a file whose path has this text; None: it is not

@@ -10,8 +10,8 @@ import pytest
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
 from tests.recovery.zygote import Zygote
 
-# every k-th point here, every one by SKPCA_KILL_EVERY=1
-EVERY = int(os.environ.get("SKPCA_KILL_EVERY", "5"))
+# every k-th point here, every one by SKPCA_TEST_KILL_EVERY=1
+EVERY = int(os.environ.get("SKPCA_TEST_KILL_EVERY", "5"))
 LAST = 12
 
 pytestmark = pytest.mark.timeout(300 if EVERY >= 5 else 3600)

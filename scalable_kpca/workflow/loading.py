@@ -1,0 +1,165 @@
+"""A configuration from its file, the environment and the command line, checked completely before anything happens."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from scalable_kpca.errors import ConfigError
+from scalable_kpca.workflow.config import Config, Place
+
+__all__ = ["check_place", "load_config", "override_config"]
+
+MAX_BYTES = 2**20  # of a configuration
+PREFIX, SEPARATOR = "SKPCA_", "__"  # SKPCA_KERNEL__GAMMA is kernel.gamma
+OF_TESTS = "SKPCA_TEST_"
+
+
+def check_place(option: str, value: str) -> None:
+    """ConfigError unless an option may be the place of something: see `SourceConfig`."""
+    try:
+        TypeAdapter(Place).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"{option}: {error.errors()[0]['msg']}; correct it.") from None  # which repeats the value
+
+
+def load_config(path: Path, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Config:
+    """Configuration from a file, which the environment overrides, which ``a.b=value`` overrides.
+
+    Parameters
+    ----------
+    path : Path
+        TOML where it is called ``*.toml``, else YAML.
+    overrides : sequence of str
+        Dotted keys and YAML values, applied in order.
+    environment : mapping, optional
+        Variables such as ``SKPCA_KERNEL__GAMMA``, whose values are YAML; those of this process.
+
+    Returns
+    -------
+    Config
+
+    Raises
+    ------
+    ConfigError
+        Naming every key at fault; for an unknown key, the nearest known one.
+    """
+    kind = "TOML" if path.suffix == ".toml" else "YAML"
+    try:
+        with path.open("rb") as stream:  # a pipe or a device, too, which may never end
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path} is longer than {MAX_BYTES} bytes: it is no configuration.")
+        fields = tomllib.loads(content.decode()) if kind == "TOML" else yaml.safe_load(content.decode())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not {kind}: {error}") from error
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path} holds no mapping; a configuration has at least source and output.")
+    variables = _variables(os.environ if environment is None else environment)
+    for name, key, value in variables:
+        _apply(fields, name, key, value)
+    for override in overrides:
+        _apply(fields, f"--set {override!r}", *_split(override))
+    config = _validated(fields, " with ".join([str(path), *(name for name, _, _ in variables)]))
+    tls = config.cluster.tls
+    if tls is None:
+        return config
+    # a run is described by where its files are, wherever it is taken up again
+    base = path.absolute().parent
+    files = {name: str(base / value) for name, value in tls.model_dump().items()}
+    return config.model_copy(
+        update={"cluster": config.cluster.model_copy(update={"tls": tls.model_copy(update=files)})}
+    )
+
+
+def override_config(
+    fields: dict[str, Any],
+    overrides: Sequence[str],
+    sections: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Configuration of an earlier run with ``a.b=value`` overrides, which may be of some sections only.
+
+    What the environment says of these sections comes before them; of others it is for runs, and not heard.
+
+    Raises
+    ------
+    ConfigError
+        For another section, or a value that means nothing.
+    """
+    for name, key, value in _variables(os.environ if environment is None else environment):
+        if key.partition(".")[0] in sections:
+            _apply(fields, name, key, value)
+    for override in overrides:
+        if override.partition("=")[0].partition(".")[0] not in sections:
+            raise ConfigError(
+                f"--set {override!r}: an update may change {', '.join(sections)} only; for anything else `skpca run` "
+                "makes a new base."
+            )
+        _apply(fields, f"--set {override!r}", *_split(override))
+    return _validated(fields, "the configuration of the run in force")
+
+
+def _validated(fields: dict[str, Any], place: str) -> Config:
+    try:
+        return Config.model_validate(fields)
+    except ValidationError as error:
+        text = "; ".join(_explain(problem) for problem in error.errors())
+        raise ConfigError(f"{place}: {text}" + ("" if text.endswith("?") else ".")) from error
+
+
+def _variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Name, dotted key and value of each variable of ours; one that is no key is refused with the others."""
+    return [
+        (name, name.removeprefix(PREFIX).lower().replace(SEPARATOR, "."), value)
+        for name, value in sorted(environment.items())
+        if name.startswith(PREFIX) and not name.startswith(OF_TESTS)
+    ]
+
+
+def _split(override: str) -> tuple[str, str]:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {override!r} is not of the form key.key=value.")
+    return key, text
+
+
+def _apply(fields: dict[str, Any], origin: str, key: str, text: str) -> None:
+    """Set a dotted key to a YAML value."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = fields.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{origin}: {parent} is a value, not a section.")
+        fields = inner
+    try:
+        fields[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{origin}: the value is not YAML ({error}).") from error
+
+
+def _explain(problem: Any) -> str:
+    # pydantic appends the tried member of a union to the place; only names that a file can contain are keys
+    place = [
+        str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
+    ]
+    if problem["type"] in ("size", "width", "secret"):
+        return f"{'.'.join(place)}: {problem['msg']}"
+    if problem["type"] != "extra_forbidden":
+        return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"
+    section: Any = Config
+    for part in place[:-1]:
+        section = section.model_fields[part].annotation
+    known = list(section.model_fields)
+    near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
+    return f"unknown key {'.'.join(place)!r}: {advice}"
