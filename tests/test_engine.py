@@ -215,7 +215,11 @@ def test_workers_start_beside_another_cluster_on_the_same_machine():
             assert engine.run({"a": (operator.add, 1, 2)}, ["a"]) == ([3], [])
 
 
-def test_worker_processes_keep_what_they_free():
+@pytest.mark.parametrize("left", [{}, {"MALLOC_TRIM_THRESHOLD_": "65536"}])
+def test_worker_processes_keep_what_they_free(monkeypatch, left):
+    assert str(dask.config.get("distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_")) == "65536"
+    for name, value in left.items():
+        monkeypatch.setenv(name, value)  # as starting several nannies may
     with open_engine("local", n_workers=1, n_threads=1) as engine:
         graph = {f"value of {name}": (os.getenv, name) for name in ALLOCATOR}
         values, _ = engine.run(graph, list(graph), stage="environment")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import stat
 import sys
 from collections.abc import Iterator
@@ -187,6 +188,10 @@ def _local(n_workers: int | None, n_threads: int, *, dashboard: bool) -> Iterato
     from distributed import Client, LocalCluster
 
     before = dask.config.get("distributed.nanny.pre-spawn-environ")
+    for name in ALLOCATOR:
+        # of nannies that start together, distributed leaves its own values in this process, where they would come first
+        if os.environ.get(name) == str(before.get(name)):
+            del os.environ[name]
     with (
         dask.config.set({**PATIENCE, "distributed.nanny.pre-spawn-environ": {**before, **ALLOCATOR}}),
         LocalCluster(
