@@ -1,5 +1,7 @@
 """Rows arrive whole, in order, with the labels of the same read, and a stored copy is used only when it is finished."""
 
+import datetime
+import decimal
 import os
 import re
 from fractions import Fraction
@@ -191,10 +193,28 @@ def test_missing_values_of_every_column_type_become_nan(tmp_path):
         "integer": pa.array([1, None, 3], pa.int32()),
         "boolean": pa.array([True, False, None], pa.bool_()),
         "real": pa.array([None, 0.5, 1.5], pa.float64()),
+        "money": pa.array([decimal.Decimal("1.25"), decimal.Decimal("-7.00"), None], pa.decimal128(9, 2)),
     }
     write_part(tmp_path / "a.parquet", [1, 2, 3], columns)
     found = all_rows(open_source("a.parquet", tmp_path, id_columns=["id"]))
-    assert np.array_equal(found, [[1, 1, np.nan], [np.nan, 0, 0.5], [3, np.nan, 1.5]], equal_nan=True)
+    expected = [[1, 1, np.nan, 1.25], [np.nan, 0, 0.5, -7], [3, np.nan, 1.5, np.nan]]
+    assert np.array_equal(found, expected, equal_nan=True)
+
+
+def test_columns_that_are_no_numbers_are_left_out_or_refused_by_name(tmp_path):
+    columns = {
+        "x": [1.0],
+        "when": pa.array([datetime.datetime(2026, 1, 1)]),
+        "kind": pa.array(["a"]).dictionary_encode(),
+        "tags": pa.array([["a", "b"]]),
+    }
+    write_part(tmp_path / "a.parquet", [1], columns)
+    assert open_source("a.parquet", tmp_path, id_columns=["id"], passthrough=["tags"]).feature_names == ("x",)
+    for name, kind in (("when", "timestamp"), ("kind", "dictionary"), ("tags", "list")):
+        with pytest.raises(InvalidInputError, match=rf'a\.parquet: column "{name}" is of type {kind}.*numbers'):
+            open_source("a.parquet", tmp_path, id_columns=["id"], features=["x", name])
+    with pytest.raises(InvalidInputError, match=r'column "tags" of source\.id is of type list.*source\.passthrough'):
+        open_source("a.parquet", tmp_path, id_columns=["tags"])
 
 
 def test_file_that_is_not_parquet_is_named(tmp_path):

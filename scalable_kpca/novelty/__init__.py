@@ -6,6 +6,7 @@ from scalable_kpca.novelty.scores import (
     novelty_lazily,
     novelty_scorer,
     novelty_threshold,
+    scores_and_novelty,
     training_novelty,
 )
 
@@ -14,6 +15,7 @@ __all__ = [
     "novelty_lazily",
     "novelty_scorer",
     "novelty_threshold",
+    "scores_and_novelty",
     "training_novelty",
     "warn_of_rounding",
 ]

@@ -21,6 +21,7 @@ __all__ = [
     "novelty_lazily",
     "novelty_scorer",
     "novelty_threshold",
+    "scores_and_novelty",
     "training_novelty",
 ]
 
@@ -83,35 +84,46 @@ def novelty(model: AnyModel, rows: NDArray[Any]) -> Vector:
 
 def novelty_scorer(model: AnyModel) -> Callable[[NDArray[Any]], Vector]:
     """Function from rows (b, n_features) to `novelty` (b,); holds what all blocks share, and does not warn."""
+    check, both = new_rows_check(model), scores_and_novelty(model)
+    return lambda rows: both(check(rows))[1]
+
+
+def scores_and_novelty(model: AnyModel) -> Callable[[NDArray[Any]], tuple[Matrix, Vector]]:
+    """Function from checked rows (b, n_features) to scores (b, k) and `novelty` (b,), from the same kernel values.
+
+    Raises
+    ------
+    InvalidInputError
+        For a model of a precomputed kernel.
+    """
     if isinstance(model, NystroemModel):
         if model.columns is not None:
             raise _unknown_diagonal()
-        return _nystroem_scorer(model)
+        return _nystroem_scores_and_novelty(model)
     if isinstance(model.rows, NoRows):
         raise _unknown_diagonal()
-    check, scores_of, grand_mean = new_rows_check(model), exact_scores(model), model.centering.grand_mean
+    scores_of, grand_mean = exact_scores(model), model.centering.grand_mean
 
-    def scorer(rows: NDArray[Any]) -> Vector:
-        rows = check(rows)
+    def scorer(rows: NDArray[Any]) -> tuple[Matrix, Vector]:
         scores, means = scores_of(rows)
-        return _remainder(model, model.kernel.diagonal(rows.astype(np.float64)), means, grand_mean, scores)
+        return scores, _remainder(model, model.kernel.diagonal(rows.astype(np.float64)), means, grand_mean, scores)
 
     return scorer
 
 
-def _nystroem_scorer(model: NystroemModel) -> Callable[[NDArray[Any]], Vector]:
-    check, basis, centre = new_rows_check(model), model.basis, find_centre(model.basis, model.sums)
+def _nystroem_scores_and_novelty(model: NystroemModel) -> Callable[[NDArray[Any]], tuple[Matrix, Vector]]:
+    basis, centre = model.basis, find_centre(model.basis, model.sums)
     root = basis.scale**0.5
     # one more column beside the weights makes ⟨φ(x), Πφ̄⟩ in the same product
     weights, offset = np.column_stack([model.weights, centre.weights * root]), np.append(model.offset, 0.0)
     projection, rounding_of = Projection(basis, weights, offset), nystroem_rounding(model, centre.weights)
 
-    def scorer(rows: NDArray[Any]) -> Vector:
-        rows = check(rows)
+    def scorer(rows: NDArray[Any]) -> tuple[Matrix, Vector]:
         product = projection(rows)
         scores, means = product[:, :-1], product[:, -1] * root + centre.offset * basis.scale
         diagonal, grand_mean = basis.diagonal(rows) * basis.scale, centre.squared_norm * basis.scale
-        return _clipped(diagonal, means, grand_mean, scores, rounding_of(diagonal, means, grand_mean, scores))
+        rounding = rounding_of(diagonal, means, grand_mean, scores)
+        return scores, _clipped(diagonal, means, grand_mean, scores, rounding)
 
     return scorer
 

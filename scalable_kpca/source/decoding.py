@@ -245,4 +245,4 @@ def is_numeric(kind: Any) -> bool:
     """Whether a column of this pyarrow type can be a feature."""
     import pyarrow.types as pt
 
-    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind))
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal(kind))

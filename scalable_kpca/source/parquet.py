@@ -46,6 +46,7 @@ class ParquetSource:
         self.feature_names = _select_features(schemas[0], features, labels, files[0])
         for schema, file in zip(schemas, files, strict=True):
             _check_schema(schema, (*labels, *self.feature_names), self.feature_names, file)
+            _check_ids(schema, id_columns, file)
         self.dtype = feature_dtype([schema.field(name).type for schema in schemas for name in self.feature_names])
         self._columns = Columns(self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype)
         self._groups = [_group_rows(footer) for footer in footers]
@@ -181,6 +182,17 @@ def _select_features(schema: Any, patterns: Sequence[str] | None, labels: Sequen
     if not chosen:
         raise InvalidInputError(f"{file} has no numeric column to use as a feature; name them in source.features.")
     return tuple(chosen)
+
+
+def _check_ids(schema: Any, ids: Sequence[str], file: Path) -> None:
+    import pyarrow.types as pt
+
+    for name in ids:
+        if pt.is_nested(schema.field(name).type):
+            raise InvalidInputError(
+                f'{file}: column "{name}" of source.id is of type {schema.field(name).type}, and an id is one value; '
+                "move it to source.passthrough."
+            )
 
 
 def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: Path) -> None:

@@ -21,7 +21,7 @@ from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
 from scalable_kpca.workflow.layout import RunDirectory
-from scalable_kpca.workflow.parts import score_names
+from scalable_kpca.workflow.parts import NOVELTY, score_names
 
 FEW_FILES = 64  # of a model, its scores, descriptions and journal
 
@@ -63,12 +63,13 @@ def check_separate(key: str, place: Path, writes: Sequence[str], source: Source,
         raise ConfigError(f"{key}={place} lies where source.uri={uri!r} finds its files; {advice}.")
 
 
-def check_names(labels: Sequence[str], n_components: int | float | None) -> None:
-    """Refuse columns that travel to the output and have the names of scores."""
+def check_names(labels: Sequence[str], n_components: int | float | None, *, novelty: bool) -> None:
+    """Refuse columns that travel to the output and have the names of scores, or of `novelty` where that is there."""
     if isinstance(n_components, int):
         taken = sorted(set(labels) & set(score_names(n_components)))
     else:
         taken = sorted(name for name in labels if re.fullmatch(r"pc_\d{3,}", name))
+    taken += [NOVELTY] if novelty and NOVELTY in labels else []
     if taken:
         raise ConfigError(
             f"columns {', '.join(taken)} of source.id and source.passthrough have the names of scores; rename them in "

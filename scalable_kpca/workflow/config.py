@@ -148,6 +148,11 @@ class Config(Section):
     solver: SolverConfig = SolverConfig()
     nystroem: NystroemConfig = NystroemConfig()
     drift: DriftConfig = DriftConfig()
+    novelty: bool = Field(
+        default=False,
+        description="Whether a column `novelty` stands beside the scores: the squared distance of a row to the "
+        "components in feature space (Hoffmann 2007).",
+    )
     indefinite: Literal["error", "clip"] = "error"
     on_failure: Literal["error", "return"] = Field(
         default="error",

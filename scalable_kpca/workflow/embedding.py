@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.model import NystroemModel
-from scalable_kpca.nystroem import Projection
+from scalable_kpca.novelty import warn_of_rounding
 from scalable_kpca.source import Span
 from scalable_kpca.streaming import map_spans
+from scalable_kpca.workflow.columns import ScoreColumns, score_columns
 from scalable_kpca.workflow.parts import PartWriter, with_scores
 
 __all__ = ["write_scores"]
@@ -23,6 +24,7 @@ def write_scores(
     engine: Engine,
     directory: Path,
     *,
+    novelty: bool,
     batch_rows: int,
     wave: int,
     numbers: Mapping[int, int] | None = None,
@@ -39,20 +41,25 @@ def write_scores(
     engine : Engine
     directory : Path
         New directory.
+    novelty : bool
+        Whether the novelty of the rows stands beside their scores.
     batch_rows, wave : int
         Rows that a task reads at a time; tasks whose tables are in memory together.
     numbers : mapping, optional
         Number of the part that is written, of the part that is read; the same by default.
     """
     directory.mkdir()
-    tables = map_spans(engine, spans, _scored, model.projection, batch_rows, stage="score", wave=wave)
+    if novelty:
+        warn_of_rounding(model)
+    scores_of = score_columns(model, novelty=novelty)
+    tables = map_spans(engine, spans, _scored, scores_of, batch_rows, stage="score", wave=wave)
     with PartWriter(directory, list(part_rows)) as parts:
         for span, table in zip(spans, tables, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
 
 
-def _scored(span: Span, projection: Projection, batch_rows: int) -> Any:
+def _scored(span: Span, scores_of: Callable[[Any], ScoreColumns], batch_rows: int) -> Any:
     import pyarrow as pa
 
-    scored = [with_scores(batch.labels, projection(batch.rows)) for batch in span.batches(batch_rows, "all")]
+    scored = [with_scores(batch.labels, *scores_of(batch.rows)) for batch in span.batches(batch_rows, "all")]
     return pa.concat_tables(scored)

@@ -100,6 +100,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
         "n_components": config.n_components,
         "dtype": plan.dtype,
         "indefinite": config.indefinite,
+        "novelty": config.novelty,
         "seed": config.seed,
         "algorithm": ALGORITHM_VERSION,
         **(_exact_identity(config, plan) if isinstance(plan, Plan) else _nystroem_identity(plan)),

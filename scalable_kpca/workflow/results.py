@@ -10,6 +10,7 @@ from scalable_kpca.disk import remove_tree
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.machine import installed_version
 from scalable_kpca.model import Model, save_model
+from scalable_kpca.novelty import training_novelty
 from scalable_kpca.report import metrics
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import write_json
@@ -60,8 +61,10 @@ def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model) -> Non
     directory = run.path / "embedding"
     directory.mkdir()
     scores, start = model.training_scores, 0
+    novelty = training_novelty(model) if prepared.config.novelty else None
     for index, part in enumerate(prepared.source.parts):
         labels = pq.read_table(run.path / "labels" / part_name(index))
         stop = start + part.n_rows
-        write_part(with_scores(labels, scores[start:stop]), directory / part_name(index))
+        own = None if novelty is None else novelty[start:stop]
+        write_part(with_scores(labels, scores[start:stop], own), directory / part_name(index))
         start = stop

@@ -8,11 +8,13 @@ from pathlib import Path
 from scalable_kpca.disk import new_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
+from scalable_kpca.novelty import warn_of_rounding
 from scalable_kpca.source import FiniteCheck, Source, open_source
 from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.source.parts import naming_files
-from scalable_kpca.transform import projector
+from scalable_kpca.transform import new_rows_check
 from scalable_kpca.workflow.checks import check_separate
+from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import check_place
@@ -53,13 +55,16 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
     source = open_like(run.path, model.feature_names, uri, base)
+    novelty = bool(read_json(run.path / "run.json")["config"].get("novelty"))
+    if novelty:
+        warn_of_rounding(model)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
     check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
     with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
-        _write_scores(model, source, staging)
+        _write_scores(model, source, staging, novelty=novelty)
     return source.n_samples
 
 
@@ -78,13 +83,14 @@ def open_like(run: Path, feature_names: Sequence[str], uri: str, base: Path) -> 
     return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough)
 
 
-def _write_scores(model: AnyModel, source: Source, directory: Path) -> None:
-    scores, finite = projector(model), FiniteCheck(source.feature_names)
+def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: bool) -> None:
+    check, scores_of = new_rows_check(model), score_columns(model, novelty=novelty)
+    finite = FiniteCheck(source.feature_names)
     with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
         for batch in source.batches():
             finite.add(batch.rows)
             if finite.first is None:
-                parts.add(batch.part, with_scores(batch.labels, scores(batch.rows)))
+                parts.add(batch.part, with_scores(batch.labels, *scores_of(check(batch.rows))))
     with naming_files(source.parts):
         finite.raise_if_any()
 

@@ -88,7 +88,7 @@ def prepare(config: Config, base: Path, *, calibrate: bool = False) -> Prepared:
     k = config.n_components
     if isinstance(k, int) and k > source.n_samples:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
-    check_names(source.label_names, k)
+    check_names(source.label_names, k, novelty=config.novelty)
     chosen = plan_job(config, source, output, calibrate=calibrate)
     states = {part.path: file_states([part.path]) for part in source.parts}
     digest = source.fingerprint()

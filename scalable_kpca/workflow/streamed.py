@@ -78,6 +78,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             model,
             engine,
             run.path / "embedding",
+            novelty=prepared.config.novelty,
             batch_rows=plan.batch_rows,
             wave=plan.score_wave,
         )

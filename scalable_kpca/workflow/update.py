@@ -228,6 +228,7 @@ def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
             "partitions": [partition.fingerprint for partition in partitions],
             "n_components": config.n_components,
             "indefinite": config.indefinite,
+            "novelty": config.novelty,
             "algorithm": ALGORITHM_VERSION,
         }
     )
@@ -262,7 +263,7 @@ def _make(
         _judge(ledger.drift(added), config)
         writer.require()
         model = _solve(before, run, sums)
-        _write_scores(run, source, list(fresh), model, engine, contributions)
+        _write_scores(before, run, source, list(fresh), model, engine, contributions)
         check_unchanged(before.run, model, added)
     link_contributions(before.run, run, before.ledger.without(withdrawn).partitions)
     write_json(run.path / "ledger.json", ledger.to_json())
@@ -302,6 +303,7 @@ def _solve(before: _Before, run: RunDirectory, sums: Accumulators) -> NystroemMo
 
 
 def _write_scores(
+    before: _Before,
     run: RunDirectory,
     source: Source | None,
     new: Sequence[int],
@@ -317,5 +319,14 @@ def _write_scores(
     chosen = contributions.plan(max(rows))
     numbers = {index: number for number, index in enumerate(new)}
     spans = [span for span in source.spans(chosen.span_rows) if span.part in numbers]
-    where, options = run.path / "embedding", {"batch_rows": chosen.batch_rows, "wave": chosen.score_wave}
-    write_scores(spans, rows, model, engine, where, numbers=numbers, **options)
+    write_scores(
+        spans,
+        rows,
+        model,
+        engine,
+        run.path / "embedding",
+        novelty=before.config.novelty,
+        batch_rows=chosen.batch_rows,
+        wave=chosen.score_wave,
+        numbers=numbers,
+    )
