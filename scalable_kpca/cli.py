@@ -19,7 +19,6 @@ from scalable_kpca.stopping import INTERRUPTED, leaving_when_told, terminable
 
 if TYPE_CHECKING:
     from scalable_kpca.workflow.inspect import Report
-    from scalable_kpca.workflow.stages import Prepared
 
 __all__ = ["main", "skpca"]
 
@@ -124,12 +123,13 @@ _json = click.option(
 def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
     """Run the job CONFIG, finish or repair it, or find that it is done (exit code 99)."""
     from scalable_kpca.report import plan_lines, summary_lines
+    from scalable_kpca.workflow.loading import load_config
     from scalable_kpca.workflow.progress import progress
-    from scalable_kpca.workflow.stages import execute
+    from scalable_kpca.workflow.stages import execute, prepare
 
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    prepared = _prepare(config, overrides)
+    prepared = prepare(load_config(config, overrides), config.resolve().parent)
     _say(plan_lines(prepared.plan), as_json)
     with progress(warn) as listener:
         outcome = execute(prepared, listener)
@@ -170,14 +170,15 @@ def plan(config: Path, overrides: tuple[str, ...], calibrate: bool, as_json: boo
     from scalable_kpca.report import plan_lines
     from scalable_kpca.workflow.advising import advise
     from scalable_kpca.workflow.checks import check_budget
+    from scalable_kpca.workflow.loading import load_config
+    from scalable_kpca.workflow.stages import outline
 
-    prepared = _prepare(config, overrides, calibrate=calibrate)
-    if not prepared.output.run(prepared.fingerprint).is_committed:
-        check_budget(prepared.config.budget, prepared.plan, prepared.source)
-    _say(plan_lines(prepared.plan), as_json)
-    answer = {"fingerprint": prepared.fingerprint, "plan": prepared.plan.to_json()}
-    if prepared.plan.method == "nystroem":
-        advice = advise(prepared)
+    job = outline(load_config(config, overrides), config.resolve().parent, calibrate=calibrate)
+    check_budget(job.config.budget, job.plan, job.source)
+    _say(plan_lines(job.plan), as_json)
+    answer = {"plan": job.plan.to_json()}
+    if job.plan.method == "nystroem":
+        advice = advise(job)
         _say(["", *advice.lines()], as_json)
         answer["advice"] = advice.to_json()
     _answer(answer, as_json)
@@ -316,13 +317,6 @@ def main() -> None:
     open_standard_streams()
     with leaving_when_told():
         skpca()
-
-
-def _prepare(config: Path, overrides: tuple[str, ...], *, calibrate: bool = False) -> Prepared:
-    from scalable_kpca.workflow.loading import load_config
-    from scalable_kpca.workflow.stages import prepare
-
-    return prepare(load_config(config, overrides), config.resolve().parent, calibrate=calibrate)
 
 
 def _partitions(count: int) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from sklearn.decomposition import KernelPCA as ReferenceKernelPCA
 
 from scalable_kpca.cli import skpca as commands
+from tests.support import skip
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -335,3 +337,25 @@ def test_the_shipped_digits_job_gives_scikit_learns_spectrum(tmp_path):
     found = json.loads((latest_run(tmp_path) / "metrics.json").read_text())["eigenvalues"]
     np.testing.assert_allclose(found, expected, atol=1e-10 * expected[0])
     assert len(finished.stdout.strip().split("\n\n")[-1].splitlines()) == 5
+
+
+@pytest.mark.slow
+def test_a_thousand_million_rows_are_planned_without_reading_them(tmp_path):
+    with (tmp_path / "rows.npy").open("wb") as stream:
+        shape = (10**9, 64)
+        np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        try:
+            stream.truncate(stream.tell() + 4 * shape[0] * shape[1])  # of holes
+        except OSError:
+            skip("files of 256 GB, even of holes, are not possible here")
+    job = tmp_path / "job.yaml"
+    job.write_text("{source: {uri: rows.npy}, kernel: {name: rbf, gamma: 0.1}, output: {path: out}}")
+    before = psutil.Process().io_counters().read_chars
+    planned = CliRunner().invoke(commands, ["plan", str(job), "--json", "--set", "budget.memory=8GiB"])
+    assert planned.exit_code == 0, planned.output
+    assert psutil.Process().io_counters().read_chars - before < 2**31  # the machine is measured, too
+    plan = json.loads(planned.stdout.splitlines()[-1])["plan"]
+    assert (plan["method"], plan["n_samples"], plan["n_features"]) == ("nystroem", *shape)
+    assert plan["peak_memory"] < 8 * 2**30
+    assert plan["row_passes"] == 3  # a look, the sums, the scores; the last two evaluate each row with each landmark
+    assert plan["kernel_values"] == 2 * shape[0] * plan["n_landmarks"]

@@ -9,7 +9,7 @@ import numpy as np
 from scalable_kpca.kernels import MEDIAN_ROWS, median_gamma
 from scalable_kpca.planning.advice import SAMPLE_ROWS, Advice, advise_landmarks
 from scalable_kpca.source import FiniteCheck, RowSummary
-from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.identity import Planned
 
 __all__ = ["advise"]
 
@@ -17,7 +17,7 @@ PLACES = 16  # of the source from which rows are taken, spread over it
 SPAN_ROWS = 65_536
 
 
-def advise(prepared: Prepared) -> Advice:
+def advise(planned: Planned) -> Advice:
     """What landmarks of a job would leave out, tried on at most `SAMPLE_ROWS` rows from the beginnings of some spans.
 
     Raises
@@ -25,7 +25,7 @@ def advise(prepared: Prepared) -> Advice:
     InvalidInputError
         For an entry that is not finite.
     """
-    source, config = prepared.source, prepared.config
+    source, config = planned.source, planned.config
     spans = source.spans(SPAN_ROWS)
     chosen = [spans[int(at)] for at in np.unique(np.linspace(0, len(spans) - 1, PLACES).astype(int))]
     each = -(-SAMPLE_ROWS // len(chosen))
@@ -35,6 +35,6 @@ def advise(prepared: Prepared) -> Advice:
     finite.raise_if_any()
     rows = rows[np.random.default_rng(config.seed).permutation(len(rows))]
     summary = RowSummary(len(rows), rows.shape[1], float(rows.var(dtype=np.float64)))
-    kernel = prepared.kernel(summary, partial(median_gamma, rows[:MEDIAN_ROWS]))
+    kernel = planned.kernel(summary, partial(median_gamma, rows[:MEDIAN_ROWS]))
     n_landmarks = min(config.nystroem.n_landmarks, source.n_samples)
     return advise_landmarks(kernel, rows, n_landmarks=n_landmarks, n_samples=source.n_samples)

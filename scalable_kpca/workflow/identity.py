@@ -19,14 +19,14 @@ from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.planned import is_refined, plan_start
 
-__all__ = ["AnyPlan", "Prepared", "run_fingerprint"]
+__all__ = ["AnyPlan", "Planned", "Prepared", "run_fingerprint"]
 
 AnyPlan = Plan | NystroemPlan
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A job that has been checked and planned, before anything is written.
+class Planned:
+    """A job that has been checked and planned; of its rows only their shape is known.
 
     Attributes
     ----------
@@ -34,26 +34,12 @@ class Prepared:
     source : Source
     plan : Plan or NystroemPlan
     output : Output
-    source_digest : str
-        Identity of the source's contents when it was prepared; what is published belongs to them.
-    source_states : dict
-        Of each file, by its path, what `file_states` said before its contents were read: it names one that changed.
-    fingerprint : str
-        Identity of the run: same contents, kernel, plan and solver settings, same name.
     """
 
     config: Config
     source: Source
     plan: AnyPlan
     output: Output
-    source_digest: str
-    source_states: dict[str, list[list[int]]]
-    fingerprint: str
-
-    @property
-    def rows_key(self) -> str:
-        """Identity of the stored rows and of the labels that belong to them."""
-        return digest_json([self.source_digest, self.exact_plan.tile_rows, self.source.dtype])
 
     @property
     def exact_plan(self) -> Plan:
@@ -81,6 +67,32 @@ class Prepared:
             variance=summary.variance,
             median=median,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Planned):
+    """A planned job whose rows have been read once for their identity, before anything is written.
+
+    Attributes
+    ----------
+    config, source, plan, output
+        See `Planned`.
+    source_digest : str
+        Identity of the source's contents when it was prepared; what is published belongs to them.
+    source_states : dict
+        Of each file, by its path, what `file_states` said before its contents were read: it names one that changed.
+    fingerprint : str
+        Identity of the run: same contents, kernel, plan and solver settings, same name.
+    """
+
+    source_digest: str
+    source_states: dict[str, list[list[int]]]
+    fingerprint: str
+
+    @property
+    def rows_key(self) -> str:
+        """Identity of the stored rows and of the labels that belong to them."""
+        return digest_json([self.source_digest, self.exact_plan.tile_rows, self.source.dtype])
 
     def kernel_on(self, rows: Rows, summary: RowSummary, engine: Engine | None = None) -> Kernel:
         """The kernel resolved on stored rows; without an engine, what that reads is read in this process."""

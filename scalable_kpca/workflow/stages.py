@@ -19,7 +19,7 @@ from scalable_kpca.workflow.checks import check_budget, check_names, check_room,
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import file_states, make_private, write_json
-from scalable_kpca.workflow.identity import Prepared, run_fingerprint
+from scalable_kpca.workflow.identity import Planned, Prepared, run_fingerprint
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.planned import is_refined, plan_job
@@ -30,7 +30,7 @@ from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_
 from scalable_kpca.workflow.versions import problems_of
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
 
-__all__ = ["Outcome", "Prepared", "execute", "prepare"]
+__all__ = ["Outcome", "Prepared", "execute", "outline", "prepare"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ class Outcome:
     updates: int = 0
 
 
-def prepare(config: Config, base: Path, *, calibrate: bool = False) -> Prepared:
-    """Open the source, plan the fit and name the run; reads the source's bytes once for their digest.
+def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
+    """Open the source and plan the fit; of the source's bytes only what says how many rows and which columns there are.
 
     Parameters
     ----------
@@ -89,10 +89,16 @@ def prepare(config: Config, base: Path, *, calibrate: bool = False) -> Prepared:
     if isinstance(k, int) and k > source.n_samples:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
     check_names(source.label_names, k, novelty=config.novelty)
-    chosen = plan_job(config, source, output, calibrate=calibrate)
-    states = {part.path: file_states([part.path]) for part in source.parts}
-    digest = source.fingerprint()
-    return Prepared(config, source, chosen, output, digest, states, run_fingerprint(config, digest, chosen))
+    return Planned(config, source, plan_job(config, source, output, calibrate=calibrate), output)
+
+
+def prepare(config: Config, base: Path) -> Prepared:
+    """Plan a job and name its run; reads the source's bytes once for their digest. See `outline`."""
+    job = outline(config, base)
+    states = {part.path: file_states([part.path]) for part in job.source.parts}
+    digest = job.source.fingerprint()
+    name = run_fingerprint(config, digest, job.plan)
+    return Prepared(config, job.source, job.plan, job.output, digest, states, name)
 
 
 def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
