@@ -19,7 +19,11 @@ from scalable_kpca.workflow.update import update_output
 from tests.recovery.jobs import JOBS, latest_run, write_job, write_rows
 
 EXACT, NYSTROEM = JOBS["stored tiles, block Krylov"], JOBS["Nyström"]
-CLUSTERS = [{"kind": "synchronous"}, {"kind": "threads", "n_threads": 2}, {"kind": "local", "n_workers": 2}]
+CLUSTERS = [
+    {"kind": "synchronous"},
+    {"kind": "threads", "n_threads": 2},
+    pytest.param({"kind": "local", "n_workers": 2}, marks=pytest.mark.slow),
+]
 
 
 def run_job(folder: Path, fields: dict[str, object], **more: object) -> Path:

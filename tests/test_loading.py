@@ -86,6 +86,7 @@ def test_an_update_hears_of_the_environment_what_it_may_change(job):
     assert (found.drift.fail, found.drift.warn, found.n_components) == (5, 4, 3)
 
 
+@pytest.mark.slow
 def test_a_command_hears_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SKPCA_N_COMPONENTS", "2")
     job = write_job(tmp_path, JOBS["stored tiles, LAPACK"])

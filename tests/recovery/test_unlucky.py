@@ -60,6 +60,7 @@ def test_two_transforms_to_one_place_are_never_mixed(tmp_path):
     assert scoring() == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_transform_left_goes_with_the_next_and_nothing_else(tmp_path):
     job, out, to = write_job(tmp_path, NYSTROEM), tmp_path / "out", tmp_path / "to"
     assert skpca("run", job).returncode == 0
@@ -77,6 +78,7 @@ def test_what_a_killed_transform_left_goes_with_the_next_and_nothing_else(tmp_pa
     assert (tmp_path / ".to.new" / "mine").read_text() == "years of work"
 
 
+@pytest.mark.slow
 def test_those_that_lose_a_race_leave_no_run_behind(tmp_path):
     job, out = write_job(tmp_path, NYSTROEM), tmp_path / "out"
     assert skpca("run", job).returncode == 0
@@ -109,6 +111,7 @@ def updated(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_version_whose_scores_are_damaged_is_not_made_again_without_them(tmp_path, updated):
     out, (base, first, second) = updated(keep=2)
     before = {run: bits_of(run) for run in (base, second)}
@@ -128,6 +131,7 @@ def test_a_version_whose_scores_are_damaged_is_not_made_again_without_them(tmp_p
     assert {run: bits_of(run) for run in (base, second)} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "COMMIT.json"])
 @pytest.mark.parametrize("damage", ["damaged", "deleted"])
 def test_no_run_is_removed_while_a_version_does_not_say_what_it_goes_on_with(tmp_path, updated, name, damage):
@@ -143,6 +147,7 @@ def test_no_run_is_removed_while_a_version_does_not_say_what_it_goes_on_with(tmp
     assert all((version / "embedding").is_dir() for version in versions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_there", [True, False])
 def test_damaged_sums_of_an_earlier_update_are_not_committed_as_sound(tmp_path, updated, is_there):
     out, versions = updated()
@@ -183,6 +188,7 @@ def unprivileged():
     return f"{command} {COMMAND}"
 
 
+@pytest.mark.slow
 def test_what_may_not_be_read_is_named_and_not_made_again(tmp_path, unprivileged):
     job, out, to = write_job(tmp_path, STORED), tmp_path / "out", tmp_path / "to"
     assert skpca("run", job).returncode == 0
@@ -216,6 +222,7 @@ def test_what_may_not_be_read_is_named_and_not_made_again(tmp_path, unprivileged
     source.chmod(0o600)
 
 
+@pytest.mark.slow
 def test_a_bad_sector_in_the_rows_of_another_run_does_not_matter(tmp_path):
     job, out = write_job(tmp_path, STORED), tmp_path / "out"
     assert skpca("run", job).returncode == 0
@@ -231,6 +238,7 @@ def test_a_bad_sector_in_the_rows_of_another_run_does_not_matter(tmp_path):
         subprocess.run(["umount", str(chunk)], check=True)
 
 
+@pytest.mark.slow
 def test_closed_and_full_streams_do_not_fail_a_job(tmp_path):
     job, out = write_job(tmp_path, STORED), tmp_path / "out"
     assert shell(f"{COMMAND} run {job} 2>&-").returncode == 0
@@ -247,6 +255,7 @@ def test_closed_and_full_streams_do_not_fail_a_job(tmp_path):
         assert_no_bug(shell(f"set -o pipefail; {COMMAND} {command} | true"), 0)
 
 
+@pytest.mark.slow
 def test_impossible_places_are_refused_in_words(tmp_path):
     job, out = write_job(tmp_path, NYSTROEM), tmp_path / "out"
     assert skpca("run", job).returncode == 0
@@ -292,6 +301,7 @@ def test_a_second_signal_changes_nothing(tmp_path, numbers, seconds):
         shutil.rmtree(out)
 
 
+@pytest.mark.slow
 def test_what_is_not_ours_in_an_output_stays(tmp_path):
     job, out = write_job(tmp_path, STORED), tmp_path / "out"
     mine = [out / ".precious.new" / "file", out / ".notes.new", out / ".LOCK.old" / "file", out / "LOCKSMITH"]
