@@ -9,10 +9,9 @@ from scalable_kpca.disk import new_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import FiniteCheck, Source, open_source
+from scalable_kpca.source import FiniteCheck, Source, check_width, open_source
 from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.source.parts import naming_files
-from scalable_kpca.transform import new_rows_check
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.files import read_json
@@ -84,13 +83,13 @@ def open_like(run: Path, feature_names: Sequence[str], uri: str, base: Path) -> 
 
 
 def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: bool) -> None:
-    check, scores_of = new_rows_check(model), score_columns(model, novelty=novelty)
-    finite = FiniteCheck(source.feature_names)
+    check_width(len(source.feature_names), model.n_features)
+    scores_of, finite = score_columns(model, novelty=novelty), FiniteCheck(source.feature_names)
     with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
         for batch in source.batches():
             finite.add(batch.rows)
             if finite.first is None:
-                parts.add(batch.part, with_scores(batch.labels, *scores_of(check(batch.rows))))
+                parts.add(batch.part, with_scores(batch.labels, *scores_of(batch.rows)))
     with naming_files(source.parts):
         finite.raise_if_any()
 

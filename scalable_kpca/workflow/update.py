@@ -34,7 +34,7 @@ from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain
 from scalable_kpca.workflow.scoring import open_like
-from scalable_kpca.workflow.versions import earlier_versions, problems_of
+from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
 
 __all__ = ["Update", "update_output"]
 
@@ -121,9 +121,10 @@ def update_output(
     source = None if uri is None else open_like(before.run.path, before.model.feature_names, uri, base)
     if source is not None and uri is not None:
         check_separate("OUTPUT", output.path.resolve(), WRITES, source, uri, base)
-    withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, source)])
+    offered = [] if source is None else _partitions_of(source)
+    withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
     left = before.ledger.without(withdrawn)
-    fresh = {} if source is None else _fresh(source, left, withdrawn)
+    fresh = _fresh(offered, left, withdrawn)
     if not fresh and not withdrawn:
         sweep(output, before.run)
         return Update(before.run, "unchanged", (), (), {}, time.perf_counter() - started)
@@ -139,8 +140,7 @@ def update_output(
         if problems:
             if run.path in [earlier.path for earlier in earlier_versions(output, before.run)]:
                 raise StorageError(
-                    f"{problems[0]}, and {before.run.path} goes on with scores of that version; put it back from a "
-                    "copy, or `skpca run` with the configuration of this output, and add the updates again."
+                    f"{problems[0]}, and {before.run.path} goes on with scores of that version; {REMEDY}."
                 )
             writer.withdraw(run)
             _make(before, run, writer, source, fresh, withdrawn, listener, started)
@@ -167,17 +167,17 @@ class _Before:
     gone: tuple[str, ...]
     came: tuple[str, ...]
 
-    def has_withdrawn(self, name: str, source: Source | None) -> bool:
+    def has_withdrawn(self, name: str, offered: Sequence[Partition]) -> bool:
         """Whether the very update that made this version took a partition of this name away: it is asked for again.
 
-        The partition is gone then, or another one of that name came with the same update, and the source has it.
+        The partition is gone then, or another one of that name came with the same update, and is offered again.
         """
         there = paths_called(name, [part.path for part in self.ledger.partitions])
         if not there:
             return bool(paths_called(name, self.gone))
-        offered = set() if source is None else set(_partitions_of(source))
         known = {(part.path, part.fingerprint) for part in self.ledger.partitions if part.path in there}
-        return known <= offered and set(there) <= set(self.gone) & set(self.came)
+        is_offered = known <= {(part.path, part.fingerprint) for part in offered}
+        return is_offered and set(there) <= set(self.gone) & set(self.came)
 
     @classmethod
     def read(cls, output: Output, overrides: Sequence[str]) -> _Before:
@@ -202,21 +202,23 @@ class _Before:
         return cls(run, model, config, Ledger.read(run.path), gone, came)
 
 
-def _fresh(source: Source, ledger: Ledger, withdrawn: Sequence[Partition]) -> dict[int, Partition]:
-    """Parts of a source that are not in the ledger, by their index, each content once; not what is just withdrawn."""
+def _partitions_of(source: Source) -> list[Partition]:
+    """Each part of a source as a ledger has it; reads their contents once for their digests."""
+    return [
+        Partition(str(Path(part.path).resolve()), fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
+        for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
+    ]
+
+
+def _fresh(offered: Sequence[Partition], ledger: Ledger, withdrawn: Sequence[Partition]) -> dict[int, Partition]:
+    """Offered partitions that are not in the ledger, by their index, each content once; not what is just withdrawn."""
     fresh: dict[int, Partition] = {}
     seen = {part.fingerprint for part in withdrawn}
-    for index, (part, (path, fingerprint)) in enumerate(zip(source.parts, _partitions_of(source), strict=True)):
-        if part.n_rows and fingerprint not in seen and ledger.check_new(path, fingerprint):
-            fresh[index] = Partition(path, fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
-            seen.add(fingerprint)
+    for index, part in enumerate(offered):
+        if part.rows and part.fingerprint not in seen and ledger.check_new(part.path, part.fingerprint):
+            fresh[index] = part
+            seen.add(part.fingerprint)
     return fresh
-
-
-def _partitions_of(source: Source) -> list[tuple[str, str]]:
-    """Path and contents of each part, as a ledger has them."""
-    paths = [str(Path(part.path).resolve()) for part in source.parts]
-    return list(zip(paths, source.part_fingerprints(), strict=True))
 
 
 def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:

@@ -8,7 +8,7 @@ from scalable_kpca.errors import StorageError
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output, RunDirectory
 
-__all__ = ["earlier_versions", "problems_of"]
+__all__ = ["REMEDY", "earlier_versions", "problems_of"]
 
 REMEDY = "put it back from a copy, or `skpca run` with the configuration of this output, and add the updates again"
 
