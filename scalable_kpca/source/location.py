@@ -13,7 +13,7 @@ __all__ = ["find_files", "natural_key", "source_kind", "split_uri"]
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key that puts ``part-2`` before ``part-10``."""
-    return [(0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"(\d+)", text) if piece]
+    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in re.split(r"(\d+)", text) if piece]
 
 
 def split_uri(uri: str, base: Path) -> tuple[Path, tuple[str, ...]]:

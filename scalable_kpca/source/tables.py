@@ -30,11 +30,12 @@ class Source(Protocol):
         ``"float32"`` when every feature is, else ``"float64"``.
     """
 
-    parts: tuple[Part, ...]
     feature_names: tuple[str, ...]
     label_names: tuple[str, ...]
     dtype: str
 
+    @property
+    def parts(self) -> tuple[Part, ...]: ...  # noqa: D102
     @property
     def n_samples(self) -> int: ...  # noqa: D102
     def batches(self) -> Iterator[Batch]:
@@ -63,7 +64,9 @@ def open_source(
     id_columns: Sequence[str] = (),
     features: Sequence[str] | None = None,
     passthrough: Sequence[str] = (),
-) -> Source:
+    categorical: Sequence[str] = (),
+    partition: Sequence[str] = (),
+) -> ParquetSource | ArraySource:
     """Source behind a path, directory or glob.
 
     Parameters
@@ -75,11 +78,16 @@ def open_source(
     id_columns, passthrough : sequence of str
         Columns that travel to the output beside the scores.
     features : sequence of str, optional
-        Names or globs; by default every numeric column that is neither id nor passthrough.
+        Names, globs or types, such as ``dtype:floating``; by default every numeric column that is nothing else.
+    categorical : sequence of str
+        Names or globs of columns that `prepare_columns` makes features of.
+    partition : sequence of str
+        Keys of directories called ``key=value`` above the files; they travel to the output as text.
 
     Returns
     -------
-    Source
+    ParquetSource or ArraySource
+        A `Source`, unless there are categorical columns, which `prepare_columns` makes features of.
 
     Raises
     ------
@@ -89,10 +97,12 @@ def open_source(
     files = find_files(uri, base)
     kind = source_kind(files)
     if kind == ".parquet":
-        return ParquetSource(files, id_columns, features, passthrough)
+        return ParquetSource(files, id_columns, features, passthrough, categorical, partition)
     if kind is not None:
-        if id_columns or features or passthrough:
-            raise InvalidInputError(f"{files[0]} is a bare array; source.id, features and passthrough need a table.")
+        if id_columns or features or passthrough or categorical or partition:
+            raise InvalidInputError(
+                f"{files[0]} is a bare array; source.id, features, passthrough, categorical and partition need a table."
+            )
         return ArraySource(files[0])
     kinds = sorted({file.suffix for file in files} - {""})
     raise InvalidInputError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from scalable_kpca.disk import new_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import FiniteCheck, Source, check_width, open_source
+from scalable_kpca.source import FiniteCheck, PreparedSource, Source, check_width, open_source
 from scalable_kpca.source.location import find_files, source_kind
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.checks import check_separate
@@ -53,7 +52,7 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     if problems:
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
-    source = open_like(run.path, model.feature_names, uri, base)
+    source = open_like(run.path, model, uri, base)
     novelty = bool(read_json(run.path / "run.json")["config"].get("novelty"))
     if novelty:
         warn_of_rounding(model)
@@ -67,19 +66,33 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     return source.n_samples
 
 
-def open_like(run: Path, feature_names: Sequence[str], uri: str, base: Path) -> Source:
-    """Another source with the same columns in use as the one that the model of a run was fitted on."""
+def open_like(run: Path, model: AnyModel, uri: str, base: Path) -> Source:
+    """Another source, with the same columns in use and prepared alike, as the one that the model of a run is of."""
     description = run / "run.json"
     try:
         wanted = read_json(description)["config"]["source"]
-        ids, patterns, passthrough = wanted["id"], wanted["features"], wanted["passthrough"]
+        ids, patterns, passthrough, partition = (
+            wanted[name] for name in ("id", "features", "passthrough", "partition")
+        )
     except (KeyError, TypeError) as error:
         raise StorageError(
             f"{description} is missing or damaged; `skpca run` with the configuration of this output repairs it."
         ) from error
-    is_table = bool(ids or patterns or passthrough) or source_kind(find_files(uri, base)) not in (".npy", ".zarr")
-    features = [_literal(name) for name in feature_names] if is_table else None
-    return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough)
+    preparation = model.preparation
+    categorical = () if preparation is None else preparation.categorical
+    is_table = bool(ids or patterns or passthrough or partition or categorical)
+    is_table = is_table or source_kind(find_files(uri, base)) not in (".npy", ".zarr")
+    names = model.feature_names if preparation is None else preparation.numeric
+    raw = open_source(
+        uri,
+        base,
+        id_columns=ids,
+        features=[_literal(name) for name in names] if is_table else None,
+        passthrough=passthrough,
+        categorical=[_literal(name) for name in categorical],
+        partition=partition,
+    )
+    return raw if preparation is None else PreparedSource(raw, preparation)
 
 
 def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: bool) -> None:
@@ -95,5 +108,6 @@ def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: 
 
 
 def _literal(name: str) -> str:
-    """Glob that matches one column name only."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+    """Pattern that matches one column name only, and is no type."""
+    escaped = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+    return f"[d]{escaped[1:]}" if escaped.startswith("d") else escaped

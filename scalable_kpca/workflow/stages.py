@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +13,16 @@ from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, UnreadableError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
-from scalable_kpca.source import open_source
+from scalable_kpca.source import (
+    RawSource,
+    Source,
+    open_source,
+    prepare_columns,
+    sample_columns,
+)
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
-from scalable_kpca.workflow.config import Config
+from scalable_kpca.workflow.config import Config, SourceConfig
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import file_states, make_private, write_json
 from scalable_kpca.workflow.identity import Planned, Prepared, run_fingerprint
@@ -77,14 +83,50 @@ def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
     ConfigError, InvalidInputError, MemoryLimitError
         Whatever can be known to be wrong now.
     """
+    raw, output = _open(config, base)
+    recipe = config.source.recipe
+    if recipe is None:
+        return _planned(config, raw, output, calibrate=calibrate)
+    job = _planned(config, sample_columns(raw, recipe), output, calibrate=calibrate)
+    return replace(job, plan=replace(job.plan, reasons=(*job.plan.reasons, *_guesses(config.source))))
+
+
+def prepare(config: Config, base: Path) -> Prepared:
+    """Plan a job and name its run; reads the source's bytes once for their digest. See `outline`.
+
+    Where columns are prepared, their rows are read once more, for what they are prepared with.
+    """
+    raw, output = _open(config, base)
+    states = {part.path: file_states([part.path]) for part in raw.parts}
+    digest, source = raw.fingerprint(), raw  # type: str, Source
+    if config.source.recipe is not None:
+        prepared = prepare_columns(raw, config.source.recipe)
+        digest, source = prepared.fingerprint_of(digest), prepared
+    job = _planned(config, source, output)
+    name = run_fingerprint(config, digest, job.plan)
+    return Prepared(config, source, job.plan, output, digest, states, name)
+
+
+def _open(config: Config, base: Path) -> tuple[RawSource, Output]:
+    """The source with its columns as they are, and the place of the results."""
     wanted = config.source
-    source = open_source(
-        wanted.uri, base, id_columns=wanted.id, features=wanted.features, passthrough=wanted.passthrough
+    raw = open_source(
+        wanted.uri,
+        base,
+        id_columns=wanted.id,
+        features=wanted.features,
+        passthrough=wanted.passthrough,
+        categorical=wanted.categorical,
+        partition=wanted.partition,
     )
     output = Output((base / config.output.path).resolve())
-    check_separate("output.path", output.path, WRITES, source, wanted.uri, base)
-    if source.n_samples == 0:
+    check_separate("output.path", output.path, WRITES, raw, wanted.uri, base)
+    if raw.n_samples == 0:
         raise InvalidInputError(f"source.uri={wanted.uri!r} has no rows; at least one is needed.")
+    return raw, output
+
+
+def _planned(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Planned:
     k = config.n_components
     if isinstance(k, int) and k > source.n_samples:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
@@ -92,13 +134,14 @@ def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
     return Planned(config, source, plan_job(config, source, output, calibrate=calibrate), output)
 
 
-def prepare(config: Config, base: Path) -> Prepared:
-    """Plan a job and name its run; reads the source's bytes once for their digest. See `outline`."""
-    job = outline(config, base)
-    states = {part.path: file_states([part.path]) for part in job.source.parts}
-    digest = job.source.fingerprint()
-    name = run_fingerprint(config, digest, job.plan)
-    return Prepared(config, job.source, job.plan, job.output, digest, states, name)
+def _guesses(wanted: SourceConfig) -> list[str]:
+    """What a plan from a sample of the rows does not know of columns that are prepared."""
+    guesses = []
+    if wanted.categorical:
+        guesses.append("categories were counted on some of the rows: there may be more features")
+    if wanted.nulls == "drop":
+        guesses.append("rows with nulls are not left out here: there may be fewer rows")
+    return guesses
 
 
 def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -118,7 +118,7 @@ def update_output(
     if uri is not None:
         check_place("--source", uri)
     before = _Before.read(output, overrides)
-    source = None if uri is None else open_like(before.run.path, before.model.feature_names, uri, base)
+    source = None if uri is None else open_like(before.run.path, before.model, uri, base)
     if source is not None and uri is not None:
         check_separate("OUTPUT", output.path.resolve(), WRITES, source, uri, base)
     offered = [] if source is None else _partitions_of(source)
@@ -300,6 +300,7 @@ def _solve(before: _Before, run: RunDirectory, sums: Accumulators) -> NystroemMo
         indefinite=before.config.indefinite,
         feature_names=before.model.feature_names,
     )
+    model = replace(model, preparation=before.model.preparation)
     save_model(model, run.path / "model")
     return model
 
