@@ -51,8 +51,8 @@ def select_features(schema: Any, patterns: Sequence[str] | None, taken: Sequence
     return tuple(chosen)
 
 
-def select_categorical(schema: Any, patterns: Sequence[str], ids: Sequence[str], file: Path) -> tuple[str, ...]:
-    """Columns whose values are categories, by name or glob, in the order of the patterns; none is an id.
+def select_categorical(schema: Any, patterns: Sequence[str], file: Path) -> tuple[str, ...]:
+    """Columns whose values are categories, by name or glob, in the order of the patterns; they may be labels too.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def select_categorical(schema: Any, patterns: Sequence[str], ids: Sequence[str],
     """
     chosen: list[str] = []
     for pattern in patterns:
-        found = [name for name in schema.names if fnmatchcase(name, pattern) and name not in (*ids, *chosen)]
+        found = [name for name in schema.names if fnmatchcase(name, pattern) and name not in chosen]
         if not found:
             raise _no_match("source.categorical", pattern, schema, file)
         chosen += found

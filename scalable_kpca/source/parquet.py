@@ -53,7 +53,7 @@ class ParquetSource:
         labels = (*id_columns, *passthrough)
         self.id_names = tuple(id_columns) or ("row",)
         self.label_names = (*self.id_names, *passthrough, *partition)
-        self.categorical = select_categorical(schemas[0], categorical, id_columns, files[0])
+        self.categorical = select_categorical(schemas[0], categorical, files[0])
         self.feature_names = select_features(schemas[0], features, (*labels, *self.categorical), files[0])
         if not self.feature_names and not self.categorical:
             raise InvalidInputError(
