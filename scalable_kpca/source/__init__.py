@@ -2,6 +2,7 @@
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
+from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
 from scalable_kpca.source.decoding import ParquetSpan
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.precomputed import (
@@ -40,7 +41,7 @@ from scalable_kpca.source.sparse import (
 )
 from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
-from scalable_kpca.source.survey import RawSource
+from scalable_kpca.source.survey import RawSource, Survey, survey
 from scalable_kpca.source.tables import Source, open_source
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "ArraySource",
     "ArraySpan",
     "Batch",
+    "ColumnStatistics",
     "FiniteCheck",
     "GramColumns",
     "MatrixEntries",
@@ -64,6 +66,7 @@ __all__ = [
     "Recipe",
     "RowBlock",
     "RowNumbers",
+    "RowSample",
     "RowSummary",
     "Rows",
     "RowsSpan",
@@ -72,6 +75,7 @@ __all__ = [
     "SparseRows",
     "StoredRows",
     "StoredSparseRows",
+    "Survey",
     "Vocabulary",
     "alike",
     "as_csr",
@@ -93,6 +97,7 @@ __all__ = [
     "sample_columns",
     "squared_norms_of",
     "stack",
+    "survey",
     "write_matrix",
     "write_rows",
     "write_sparse_rows",

@@ -53,8 +53,8 @@ def check_separate(key: str, place: Path, writes: Sequence[str], source: Source,
         Where the source was found; files that are not there yet count too.
     """
     advice = "choose another output, outside what the source reads"
-    for part in source.parts:
-        file = Path(part.path).resolve()
+    for path in source.paths:
+        file = Path(path).resolve()
         if place == file or place in file.parents or (file.is_dir() and file in place.parents):
             raise ConfigError(f"{key}={place} and the source {file} lie in one another; {advice}.")
         if place == file.parent:

@@ -97,7 +97,7 @@ def prepare(config: Config, base: Path) -> Prepared:
     Where columns are prepared, their rows are read once more, for what they are prepared with.
     """
     raw, output = _open(config, base)
-    states = {part.path: file_states([part.path]) for part in raw.parts}
+    states = {path: file_states([path]) for path in raw.paths}
     digest, source = raw.fingerprint(), raw  # type: str, Source
     if config.source.recipe is not None:
         prepared = prepare_columns(raw, config.source.recipe)
