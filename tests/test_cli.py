@@ -81,7 +81,7 @@ def test_run_directory_holds_what_the_readme_lists_and_commits_every_result(tmp_
     assert skpca("run", write_job(tmp_path, rows, gram="zarr")).returncode == 0
     run = latest_run(tmp_path)
     names = {path.name for path in run.iterdir()}
-    results = {"model", "embedding", "metrics.json", "run.json", "COMMIT.json"}
+    results = {"model", "embedding", "metrics.json", "run.json", "profile.json", "COMMIT.json"}
     assert names == results | {"plan.json", "rows.zarr", "labels", "gram.zarr"}
     committed = {entry["path"] for entry in json.loads((run / "COMMIT.json").read_text())["files"]}
     on_disk = {

@@ -129,7 +129,7 @@ def test_labels_and_scores_are_of_the_same_rows_in_the_parts_of_the_input(job):
 
 def test_run_directory_holds_results_and_no_copy_of_the_rows(job):
     done = run(job)
-    results = {"model", "embedding", "metrics.json", "run.json", "ledger.json"}
+    results = {"model", "embedding", "metrics.json", "run.json", "profile.json", "ledger.json"}
     assert {path.name for path in done.run.path.iterdir()} == {*results, "plan.json", "COMMIT.json"}
     committed = {entry["path"] for entry in json.loads((done.run.path / "COMMIT.json").read_text())["files"]}
     assert {Path(path).parts[0] for path in committed} == results
@@ -471,7 +471,7 @@ def test_transform_gives_the_rows_of_a_run_the_scores_of_the_run(job):
     done = run(job)
     n_rows, _ = transform_source(Output(job / "out"), "data/*.parquet", job, job / "again")
     assert n_rows == N_ROWS
-    table = pa.concat_tables([pq.read_table(part) for part in sorted((job / "again").iterdir())])
+    table = pa.concat_tables([pq.read_table(part) for part in sorted((job / "again").glob("*.parquet"))])
     trained = table_of(done.run.path)
     assert table.column_names == trained.column_names
     assert table["name"].equals(trained["name"])

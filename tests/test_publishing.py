@@ -134,7 +134,7 @@ def test_keep_results_removes_rows_tiles_and_journals_of_committed_runs_only(tmp
     unfinished = out / "runs" / ("f" * 64) / "gram.zarr"
     unfinished.mkdir(parents=True)
     second = run_job(job, "n_components=2", "keep=results")
-    results = {"model", "embedding", "metrics.json", "run.json", "COMMIT.json"}
+    results = {"model", "embedding", "metrics.json", "run.json", "profile.json", "COMMIT.json"}
     assert {path.name for path in first.iterdir()} == results
     assert {path.name for path in second.iterdir()} == results
     assert unfinished.is_dir()

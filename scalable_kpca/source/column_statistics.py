@@ -49,32 +49,37 @@ class ColumnStatistics:
         none = np.zeros(n_columns, np.int64)
         return cls(none, none.copy(), zeros, zeros.copy(), ends, -ends)
 
-    def add(self, values: Block) -> None:
-        """Merge the next rows (m, d); NaN where a value is missing."""
-        if not len(values):
-            return
+    @classmethod
+    def of(cls, values: Block) -> ColumnStatistics:
+        """Those of rows (m, d), m > 0; NaN where a value is missing."""
         numbers = values.astype(np.float64)
         missing = np.isnan(numbers)
         absent = missing.sum(axis=0)
-        there = len(numbers) - absent
-        self.missing += absent
+        count = len(numbers) - absent
         with np.errstate(over="ignore", invalid="ignore"):
+            low, high = np.fmin.reduce(numbers, axis=0), np.fmax.reduce(numbers, axis=0)
             np.copyto(numbers, 0.0, where=missing)
-            mean = numbers.sum(axis=0) / np.maximum(there, 1)
+            mean = numbers.sum(axis=0) / np.maximum(count, 1)
             numbers -= mean
             np.copyto(numbers, 0.0, where=missing)
             squares = np.einsum("ij,ij->j", numbers, numbers)
-            numbers += mean
-            total = self.count + there
-            share = there / np.maximum(total, 1)
-            delta = np.where(there > 0, mean - self.mean, 0.0)
-            self.squares += np.where(there > 0, squares, 0.0) + delta * delta * self.count * share
-            self.mean += delta * share
-        self.count = total
-        # of the values themselves: what was shifted is rounded
-        np.copyto(numbers, values, casting="same_kind")
-        self.low = np.fmin(self.low, np.fmin.reduce(numbers, axis=0))
-        self.high = np.fmax(self.high, np.fmax.reduce(numbers, axis=0))
+        return cls(count, absent, mean, squares, np.fmin(low, np.inf), np.fmax(high, -np.inf))
+
+    def add(self, values: Block) -> None:
+        """Merge the next rows (m, d); NaN where a value is missing."""
+        if len(values):
+            self.merge(ColumnStatistics.of(values))
+
+    def merge(self, later: ColumnStatistics) -> None:
+        """Merge those of the rows that follow."""
+        total = self.count + later.count
+        share = later.count / np.maximum(total, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = np.where(later.count > 0, later.mean - self.mean, 0.0)
+            self.squares = self.squares + later.squares + delta * delta * self.count * share
+            self.mean = self.mean + delta * share
+        self.count, self.missing = total, self.missing + later.missing
+        self.low, self.high = np.fmin(self.low, later.low), np.fmax(self.high, later.high)
 
     def filled(self, fill: Vector) -> tuple[Vector, Vector]:
         """Mean and variance (ddof 0) of each column when every missing value is `fill`, shape (d,) each."""

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scalable_kpca.engine import Engine
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import Span
+from scalable_kpca.source import ColumnStatistics, Span
 from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
 from scalable_kpca.workflow.health import Comparison, Tally, Watch
@@ -64,28 +66,34 @@ def write_scores(
     if novelty:
         warn_of_rounding(model)
     scores_of = score_columns(model, novelty=novelty)
-    scored = map_spans(engine, spans, _scored, scores_of, comparison, batch_rows, stage="score", wave=wave)
+    looks = watch is not None and watch.wants_columns
+    scored = map_spans(engine, spans, _scored, scores_of, comparison, looks, batch_rows, stage="score", wave=wave)
     tallies: dict[int, Tally] = {}
     with PartWriter(directory, list(part_rows)) as parts:
-        for span, (table, counts) in zip(spans, scored, strict=True):
+        for span, (table, counts, columns) in zip(spans, scored, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
             if watch is not None:
-                watch.add(span.start, table)
+                watch.add(span.start, table, columns)
             if comparison is not None:
                 tallies.setdefault(span.part, comparison.tally()).add(counts, table)
     return tallies
 
 
 def _scored(
-    span: Span, scores_of: Callable[[Any], ScoreColumns], comparison: Comparison | None, batch_rows: int
-) -> tuple[Any, Any]:
-    """Labels and scores of a span's rows, and how many of them are in which bin of a comparison."""
+    span: Span, scores_of: Callable[[Any], ScoreColumns], comparison: Comparison | None, looks: bool, batch_rows: int
+) -> tuple[Any, Any, ColumnStatistics | None]:
+    """Labels and scores of a span's rows, how many are in which bin of a comparison, and what the features are like."""
     import pyarrow as pa
 
-    tables, counts = [], 0  # type: list[Any], Any
+    tables, counts, columns = [], 0, None  # type: list[Any], Any, ColumnStatistics | None
     for batch in span.batches(batch_rows, "all"):
         scores, novelty = scores_of(batch.rows)
         tables.append(with_scores(batch.labels, scores, novelty))
         if comparison is not None:
             counts = counts + comparison.counts(batch.rows, scores)
-    return pa.concat_tables(tables), counts
+        if looks:
+            own = ColumnStatistics.of(np.asarray(batch.rows))
+            columns = own if columns is None else columns
+            if columns is not own:
+                columns.merge(own)
+    return pa.concat_tables(tables), counts, columns

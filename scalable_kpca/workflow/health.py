@@ -52,7 +52,6 @@ __all__ = [
     "read_profile",
     "survey_parts",
     "survey_rows",
-    "survey_source",
     "worst",
     "write_profile",
 ]
@@ -66,12 +65,16 @@ logger = logging.getLogger(__name__)
 
 def survey_rows(rows: Rows, batch_rows: int) -> Survey:
     """Survey of rows that are features as they are, each of which has every value."""
-    d = rows.n_features
-    found = Survey(ColumnStatistics.empty(d), np.zeros(d, np.int64), np.zeros(d, np.int64), [])
+    columns = ColumnStatistics.empty(rows.n_features)
     for start, stop in cut(rows.n_samples, batch_rows):
-        found.columns.add(np.asarray(rows.read(slice(start, stop))))
-    found.n_rows = found.n_kept = rows.n_samples
-    return found
+        columns.add(np.asarray(rows.read(slice(start, stop))))
+    return _complete(columns)
+
+
+def _complete(columns: ColumnStatistics) -> Survey:
+    """Survey of rows that have every value, of which these are the statistics."""
+    n_rows, none = int(columns.count.max(initial=0)), np.zeros(len(columns.count), np.int64)
+    return Survey(columns, none, none.copy(), [], n_rows=n_rows, n_kept=n_rows)
 
 
 def survey_parts(
@@ -86,12 +89,6 @@ def survey_parts(
             yield part, survey(raw, recipe, batches=whole.batches(size), known=known, expected=expected)
 
 
-def survey_source(source: Source) -> Survey:
-    """Survey of all rows of a source."""
-    raw, recipe, known = _raw(source)
-    return survey(raw, recipe, known=known)
-
-
 def _raw(source: Source) -> tuple[Any, Recipe, Sequence[Vocabulary]]:
     """The table with its columns as they are, and how they are prepared."""
     if isinstance(source, PreparedSource):
@@ -100,23 +97,43 @@ def _raw(source: Source) -> tuple[Any, Recipe, Sequence[Vocabulary]]:
 
 
 class Watch:
-    """Rows taken at random from tables of scores that pass: what the bins of a profile are made of."""
+    """What passes of the rows of a fit while they are scored: their columns, and scores of some taken at random.
 
-    def __init__(self, n_components: int, *, novelty: bool) -> None:
+    Parameters
+    ----------
+    n_components : int
+    n_columns : int or None
+        Features to look at; None where the columns were surveyed before they were prepared.
+    novelty : bool
+        Whether tables have a column of novelty.
+    """
+
+    def __init__(self, n_components: int, n_columns: int | None, *, novelty: bool) -> None:
         self._names = score_names(n_components)[:N_LEADING] + ([NOVELTY] if novelty else [])
         self._novelty = novelty
         self._sample = RowSample(len(self._names))
+        self._columns = None if n_columns is None else ColumnStatistics.empty(n_columns)
 
-    def add(self, start: int, table: Any) -> None:
-        """A table of scores, whose first row has this number."""
-        values = np.column_stack([table[name].to_numpy() for name in self._names]) if self._names else None
-        if values is not None:
-            self._sample.add(values, np.arange(start, start + len(values)))
+    @property
+    def wants_columns(self) -> bool:
+        """Whether it is given the statistics of features."""
+        return self._columns is not None
+
+    def add(self, start: int, table: Any, columns: ColumnStatistics | None) -> None:
+        """A table of scores, whose first row has this number, and what the features of the same rows are like."""
+        values = np.column_stack([np.empty((len(table), 0)), *(table[name].to_numpy() for name in self._names)])
+        self._sample.add(values, np.arange(start, start + len(values)))
+        if self._columns is not None and columns is not None:
+            self._columns.merge(columns)
 
     def bins(self) -> ScoreBins:
         """Bins of the rows that were taken."""
         values = self._sample.values
         return score_bins(*((values[:, :-1], values[:, -1]) if self._novelty else (values, None)))
+
+    def survey(self) -> Survey:
+        """Of rows that have every value."""
+        return _complete(self._columns if self._columns is not None else ColumnStatistics.empty(0))
 
 
 def write_profile(run: Path, source: Source, found: Survey, scores: ScoreBins) -> None:

