@@ -2,6 +2,7 @@
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
+from scalable_kpca.source.copies import CopiedSource, Copies, remove_copies
 from scalable_kpca.source.decoding import ParquetSpan
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.precomputed import (
@@ -15,6 +16,7 @@ from scalable_kpca.source.precomputed import (
     refuse_asymmetric,
     write_matrix,
 )
+from scalable_kpca.source.readers import CsvOptions
 from scalable_kpca.source.rows import (
     ArrayRows,
     Rows,
@@ -25,6 +27,7 @@ from scalable_kpca.source.rows import (
     read_rows,
     write_rows,
 )
+from scalable_kpca.source.sampled import SampledSource
 from scalable_kpca.source.spans import Batch, RowsSpan, Span, row_spans
 from scalable_kpca.source.sparse import (
     RowBlock,
@@ -39,6 +42,7 @@ from scalable_kpca.source.sparse import (
 from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
 from scalable_kpca.source.tables import Source, open_source
+from scalable_kpca.source.written import write_table
 
 __all__ = [
     "ASYMMETRY",
@@ -48,6 +52,9 @@ __all__ = [
     "ArraySource",
     "ArraySpan",
     "Batch",
+    "CopiedSource",
+    "Copies",
+    "CsvOptions",
     "FiniteCheck",
     "GramColumns",
     "MatrixEntries",
@@ -59,6 +66,7 @@ __all__ = [
     "RowSummary",
     "Rows",
     "RowsSpan",
+    "SampledSource",
     "Source",
     "Span",
     "SparseRows",
@@ -78,6 +86,7 @@ __all__ = [
     "open_stored",
     "read_rows",
     "refuse_asymmetric",
+    "remove_copies",
     "row_spans",
     "row_width",
     "squared_norms_of",
@@ -85,4 +94,5 @@ __all__ = [
     "write_matrix",
     "write_rows",
     "write_sparse_rows",
+    "write_table",
 ]

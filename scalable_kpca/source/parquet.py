@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric
+from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric, is_numeric_or_null
 from scalable_kpca.source.parts import BATCH_BYTES, Part, digest_files
 from scalable_kpca.source.spans import Batch
 
@@ -27,6 +27,13 @@ class ParquetSource:
         In the order of the rows.
     id_columns, features, passthrough
         See `open_source`.
+    copies : sequence of Path
+        Parquet copies of files of another kind, which are read in their place; errors name the files.
+
+    Attributes
+    ----------
+    copied_bytes : int
+        Of the copies.
     """
 
     def __init__(
@@ -35,15 +42,20 @@ class ParquetSource:
         id_columns: Sequence[str],
         features: Sequence[str] | None,
         passthrough: Sequence[str],
+        *,
+        copies: Sequence[Path] = (),
     ) -> None:
-        self._files = list(files)
-        footers = [_read_footer(file) for file in files]
+        self._files, self._copies = list(files), list(copies)
+        self.copied_bytes = sum(copy.stat().st_size for copy in copies)
+        footers = [_read_footer(file) for file in copies or files]
         schemas = [footer.schema.to_arrow_schema() for footer in footers]
         self.parts = tuple(Part(str(file), footer.num_rows) for file, footer in zip(files, footers, strict=True))
         _check_labels(id_columns, passthrough)
         labels = (*id_columns, *passthrough)
         self.label_names = labels if id_columns else ("row", *passthrough)
-        self.feature_names = _select_features(schemas[0], features, labels, files[0])
+        # a file without rows may know less of their types
+        first = next((index for index, part in enumerate(self.parts) if part.n_rows), 0)
+        self.feature_names = _select_features(schemas[first], features, labels, files[first])
         for schema, file in zip(schemas, files, strict=True):
             _check_schema(schema, (*labels, *self.feature_names), self.feature_names, file)
             _check_ids(schema, id_columns, file)
@@ -99,7 +111,8 @@ class ParquetSource:
         sizes = self._groups[part]
         layout = (sum(sizes[: groups[0]]), sum(sizes[slice(*groups)]), sum(sizes))
         path, cursors = self.parts[part].path, self._cursors[part]
-        return ParquetSpan(path, part, start, n_rows, groups, skip, layout, self._columns, cursors, use_threads)
+        copy = str(self._copies[part]) if self._copies else ""
+        return ParquetSpan(path, part, start, n_rows, groups, skip, layout, self._columns, cursors, use_threads, copy)
 
 
 def _pieces(sizes: Sequence[int], span_rows: int) -> Iterator[tuple[tuple[int, int], int, int]]:
@@ -205,7 +218,7 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
                 "different names."
             )
     for name in features:
-        if not is_numeric(schema.field(name).type):
+        if not is_numeric_or_null(schema.field(name).type):
             raise InvalidInputError(
                 f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the '
                 "numeric columns in source.features."
