@@ -2,7 +2,7 @@
 
 ::
 
-    <content>.<copy>.parquet    SHA-256 of the file and of how it was read; and of the copy, which proves that it is whole
+    <content>.<copy>.parquet    SHA-256 of the file and of how it was read; and of the copy: proof that it is whole
     .<content>.<random>.new     while it is made, under a lock of the kernel, which ends with its process
 """
 
@@ -18,7 +18,7 @@ import uuid
 import weakref
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Copies:
     """
 
     directory: Path
-    csv: CsvOptions = CsvOptions()
+    csv: CsvOptions = field(default_factory=CsvOptions)
     make: bool = True
 
 
@@ -206,7 +206,8 @@ def _find(directory: Path, content: str) -> Path | None:
         if not _SEALED.fullmatch(place.name):
             continue
         with storage_errors(f"reading {place}"), contextlib.suppress(FileNotFoundError), open_plain(place) as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() == place.name.split(".")[1]:
+            readable: Any = stream  # which typeshed's BinaryIO does not say
+            if hashlib.file_digest(readable, "sha256").hexdigest() == place.name.split(".")[1]:
                 return place
             logger.warning("%s", f"{place} is damaged and made again")
             place.unlink()
@@ -255,11 +256,11 @@ def _check_types(file: Path, schema: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for field in schema:
+    for column in schema:
         try:
-            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([column])).close()
         except pa.ArrowException as error:
             raise InvalidInputError(
-                f'{file}: column "{field.name}" is {field.type}, which Parquet has no type for ({printable(error)}); '
+                f'{file}: column "{column.name}" is {column.type}, which Parquet has no type for ({printable(error)}); '
                 "write the file without it, or as another type."
             ) from error

@@ -140,8 +140,8 @@ def _open_arrow(file: Path, opened: ExitStack) -> Table:
         raise InvalidInputError(f"{file} is Feather of version 1; write it in version 2, which is Arrow's own format.")
     mapped = opened.enter_context(pa.memory_map(str(file)))
     if magic != b"ARROW1":
-        stream = opened.enter_context(ipc.open_stream(mapped))
-        return Table(stream.schema, iter(stream))
+        batches = opened.enter_context(ipc.open_stream(mapped))
+        return Table(batches.schema, iter(batches))
     reader = opened.enter_context(ipc.open_file(mapped))
     return Table(reader.schema, (reader.get_batch(index) for index in range(reader.num_record_batches)))
 

@@ -10,12 +10,14 @@ from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
+from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 
 __all__ = [
     "BudgetConfig",
     "ClusterConfig",
     "Config",
+    "CsvConfig",
     "DriftConfig",
     "KernelConfig",
     "NystroemConfig",
@@ -45,12 +47,16 @@ Size = int | str
 class SourceConfig(Section):
     """Where the rows come from."""
 
-    uri: Place = Field(description="Parquet files (path, directory or glob), one .npy file or one zarr array.")
+    uri: Place = Field(
+        description="Parquet, CSV or Arrow files (path, directory or glob), one .npy file, zarr array or HDF5 file; "
+        "#NAME after a zarr group or an HDF5 file says which array of it."
+    )
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(
         default=None, description="Names or globs; by default every numeric column left."
     )
     passthrough: list[str] = Field(default=[], description="More columns that travel to the output.")
+    csv: CsvConfig = CsvConfig()
     nulls: Literal["error"] = Field(default="error", description="A null, NaN or infinite feature is an error.")
 
     @field_validator("id", "features", "passthrough", mode="before")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from scalable_kpca.disk import new_directory
+from scalable_kpca.disk import new_directory, scratch_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import FiniteCheck, Source, check_width, open_source
-from scalable_kpca.source.location import find_files, source_kind
+from scalable_kpca.source import Copies, FiniteCheck, Source, check_width, open_source
+from scalable_kpca.source.location import ARRAYS, COPIED, find_files, source_kind
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
+from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import check_place
@@ -53,33 +55,57 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     if problems:
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
-    source = open_like(run.path, model.feature_names, uri, base)
     novelty = bool(read_json(run.path / "run.json")["config"].get("novelty"))
     if novelty:
         warn_of_rounding(model)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
-    check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
+    check_separate("--to", destination.resolve(), (part_name(0),), uri, base)
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
-    with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
-        _write_scores(model, source, staging, novelty=novelty)
+    with storage_errors(f"writing {destination}"), _tables_for(destination, uri, base) as tables:
+        source = open_like(run.path, model.feature_names, uri, base, tables=tables)
+        with new_directory(destination) as staging:
+            _write_scores(model, source, staging, novelty=novelty)
     return source.n_samples
 
 
-def open_like(run: Path, feature_names: Sequence[str], uri: str, base: Path) -> Source:
-    """Another source with the same columns in use as the one that the model of a run was fitted on."""
+def open_like(
+    run: Path,
+    feature_names: Sequence[str],
+    uri: str,
+    base: Path,
+    *,
+    tables: Path | None = None,
+    make: bool = True,
+) -> Source:
+    """Another source with the same columns in use as the one that the model of a run was fitted on.
+
+    Copies of CSV and Arrow files are kept in `tables`, by default those of the output, and made unless that is told.
+    """
     description = run / "run.json"
     try:
         wanted = read_json(description)["config"]["source"]
         ids, patterns, passthrough = wanted["id"], wanted["features"], wanted["passthrough"]
-    except (KeyError, TypeError) as error:
+        csv = CsvConfig.model_validate(wanted.get("csv", {})).options
+    except (KeyError, TypeError, ValueError) as error:
         raise StorageError(
             f"{description} is missing or damaged; `skpca run` with the configuration of this output repairs it."
         ) from error
-    is_table = bool(ids or patterns or passthrough) or source_kind(find_files(uri, base)) not in (".npy", ".zarr")
+    is_table = bool(ids or patterns or passthrough) or source_kind(find_files(uri, base)) not in ARRAYS
     features = [_literal(name) for name in feature_names] if is_table else None
-    return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough)
+    copies = Copies(Output.of(run).tables if tables is None else tables, csv, make)
+    return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough, copies=copies)
+
+
+@contextmanager
+def _tables_for(destination: Path, uri: str, base: Path) -> Iterator[Path | None]:
+    """A place for copies of files that are read from copies, which is gone at the end."""
+    if source_kind(find_files(uri, base)) not in COPIED:
+        yield None
+        return
+    with scratch_directory(destination) as scratch:
+        yield scratch / "tables"
 
 
 def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: bool) -> None:

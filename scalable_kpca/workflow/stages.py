@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,8 @@ from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, UnreadableError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
-from scalable_kpca.source import open_source
+from scalable_kpca.source import Copies, SampledSource, Source, open_source
+from scalable_kpca.source.location import COPIED, find_files, source_kind
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
 from scalable_kpca.workflow.config import Config
@@ -25,7 +26,7 @@ from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.planned import is_refined, plan_job
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import write_results
-from scalable_kpca.workflow.retention import retain
+from scalable_kpca.workflow.retention import retain, retain_copies
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
 from scalable_kpca.workflow.versions import problems_of
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
@@ -61,7 +62,9 @@ class Outcome:
 
 
 def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
-    """Open the source and plan the fit; of the source's bytes only what says how many rows and which columns there are.
+    """Plan the fit; of the source's bytes only what says how many rows and which columns there are is read.
+
+    What is copied before it is read, CSV and Arrow files, is not copied now: a sample says about how many rows it has.
 
     Parameters
     ----------
@@ -77,12 +80,37 @@ def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
     ConfigError, InvalidInputError, MemoryLimitError
         Whatever can be known to be wrong now.
     """
-    wanted = config.source
-    source = open_source(
-        wanted.uri, base, id_columns=wanted.id, features=wanted.features, passthrough=wanted.passthrough
-    )
+    wanted, output = config.source, _output_of(config, base)
+    files = find_files(wanted.uri, base)
+    if source_kind(files) not in COPIED:
+        return _planned(config, _open(config, base, output), output, calibrate=calibrate)
+    sample = SampledSource(files, wanted.csv.options, wanted.id, wanted.features, wanted.passthrough)
+    job = _planned(config, sample, output, calibrate=calibrate)
+    if not sample.note:
+        return job
+    return replace(job, plan=replace(job.plan, reasons=(*job.plan.reasons, sample.note)))
+
+
+def _output_of(config: Config, base: Path) -> Output:
     output = Output((base / config.output.path).resolve())
-    check_separate("output.path", output.path, WRITES, source, wanted.uri, base)
+    check_separate("output.path", output.path, WRITES, config.source.uri, base)
+    return output
+
+
+def _open(config: Config, base: Path, output: Output) -> Source:
+    wanted = config.source
+    return open_source(
+        wanted.uri,
+        base,
+        id_columns=wanted.id,
+        features=wanted.features,
+        passthrough=wanted.passthrough,
+        copies=Copies(output.tables, wanted.csv.options),
+    )
+
+
+def _planned(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Planned:
+    wanted = config.source
     if source.n_samples == 0:
         raise InvalidInputError(f"source.uri={wanted.uri!r} has no rows; at least one is needed.")
     k = config.n_components
@@ -93,8 +121,12 @@ def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
 
 
 def prepare(config: Config, base: Path) -> Prepared:
-    """Plan a job and name its run; reads the source's bytes once for their digest. See `outline`."""
-    job = outline(config, base)
+    """Plan a job and name its run; reads the source's bytes once for their digest, and copies CSV and Arrow files.
+
+    See `outline`.
+    """
+    output = _output_of(config, base)
+    job = _planned(config, _open(config, base, output), output)
     states = {part.path: file_states([part.path]) for part in job.source.parts}
     digest = job.source.fingerprint()
     name = run_fingerprint(config, digest, job.plan)
@@ -128,6 +160,12 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     pointer sees a whole run at every moment. A committed run is read and compared with its commit list before it is
     called done; one that differs is taken back and made again.
     """
+    outcome = _executed(prepared, listener)
+    retain_copies(prepared.output, prepared.source, prepared.config.keep)
+    return outcome
+
+
+def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
     started = time.perf_counter()
     output, run = prepared.output, prepared.output.run(prepared.fingerprint)
     if _is_in_force(output, run) and _is_whole(output, run):

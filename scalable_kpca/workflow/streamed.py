@@ -83,7 +83,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             wave=plan.score_wave,
         )
         partitions = tuple(
-            Partition(str(Path(part.path).resolve()), fingerprint, part.n_rows)
+            Partition(part.uri, fingerprint, part.n_rows)
             for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
             if part.n_rows
         )

@@ -32,7 +32,7 @@ from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
-from scalable_kpca.workflow.retention import retain
+from scalable_kpca.workflow.retention import retain, retain_copies
 from scalable_kpca.workflow.scoring import open_like
 from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
 
@@ -118,15 +118,17 @@ def update_output(
     if uri is not None:
         check_place("--source", uri)
     before = _Before.read(output, overrides)
-    source = None if uri is None else open_like(before.run.path, before.model.feature_names, uri, base)
-    if source is not None and uri is not None:
-        check_separate("OUTPUT", output.path.resolve(), WRITES, source, uri, base)
+    source = None
+    if uri is not None:
+        check_separate("OUTPUT", output.path.resolve(), WRITES, uri, base)
+        source = open_like(before.run.path, before.model.feature_names, uri, base)
     offered = [] if source is None else _partitions_of(source)
     withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
     left = before.ledger.without(withdrawn)
     fresh = _fresh(offered, left, withdrawn)
     if not fresh and not withdrawn:
         sweep(output, before.run)
+        retain_copies(output, source, before.config.keep)
         return Update(before.run, "unchanged", (), (), {}, time.perf_counter() - started)
     after = left.with_more(list(fresh.values()))
     if not after.partitions:
@@ -152,6 +154,7 @@ def update_output(
         writer.point_to(run)
         remove_tree(run.path / "journal")
         retain(writer, run, before.config.keep)
+    retain_copies(output, source, before.config.keep)
     seconds = time.perf_counter() - started
     return Update(run, "done" if problems else "restored", added, withdrawn, ledger.drift(added), seconds)
 
@@ -205,7 +208,7 @@ class _Before:
 def _partitions_of(source: Source) -> list[Partition]:
     """Each part of a source as a ledger has it; reads their contents once for their digests."""
     return [
-        Partition(str(Path(part.path).resolve()), fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
+        Partition(part.uri, fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
         for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
     ]
 
