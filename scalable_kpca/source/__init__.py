@@ -2,7 +2,8 @@
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
-from scalable_kpca.source.copies import CopiedSource, Copies, remove_copies
+from scalable_kpca.source.copies import CopiedSource, Copies
+from scalable_kpca.source.copy_files import remove_copies
 from scalable_kpca.source.decoding import ParquetSpan
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.precomputed import (

@@ -1,43 +1,26 @@
-"""Parquet copies of tables in other kinds of files: made once, named by what they are of, and swept when left behind.
-
-::
-
-    <content>.<copy>.parquet    SHA-256 of the file and of how it was read; and of the copy: proof that it is whole
-    .<content>.<random>.new     while it is made, under a lock of the kernel, which ends with its process
-"""
+"""Tables in other files than Parquet, as sources that are read from Parquet copies, each of which is made once."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
-import logging
 import os
-import re
-import uuid
 import weakref
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.disk import put
-from scalable_kpca.documents import open_plain
-from scalable_kpca.errors import InvalidInputError, StorageError, storage_errors
+from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.source.copy_files import find_copy, new_copy, publish_copy, remove_copies, use_directory
+from scalable_kpca.source.location import source_kind
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import digest_files, printable
 from scalable_kpca.source.readers import CsvOptions, open_table, reading_identity
 from scalable_kpca.source.written import RowGroupWriter, sliced
 
-__all__ = ["CopiedSource", "Copies", "open_copied", "remove_copies", "write_copy"]
+__all__ = ["CopiedSource", "Copies", "open_copied", "write_copy"]
 
 VERSION = 1  # of what a copy is; where rows become others by it, so does the version of the algorithm
-
-_SEALED = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{64}\.parquet")
-_STAGING = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{32}\.new")
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -121,14 +104,11 @@ def open_copied(
     Two processes may make the same copy, each under a name of its own until it is whole.
     """
     identities = [reading_identity(file, copies.csv) for file in files]
-    with storage_errors(f"creating {copies.directory}"):
-        copies.directory.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            copies.directory.mkdir(mode=0o700)
-    in_use = _shared(copies.directory)
+    in_use = use_directory(copies.directory)
     try:
         remove_copies(copies.directory, None)
         places = [_copy_of(file, read, copies) for file, read in zip(files, identities, strict=True)]
+        _check_names(files, places, copies.csv)
         return CopiedSource(
             files, id_columns, features, passthrough, copies=places, reading=identities[0], in_use=os.dup(in_use)
         )
@@ -159,96 +139,32 @@ def write_copy(file: Path, csv: CsvOptions, place: Path) -> None:
         writer.close()
 
 
-def remove_copies(directory: Path, keep: Collection[str] | None) -> None:
-    """Remove what killed processes left half made, and the copies but for those to keep; None keeps all.
-
-    Notes
-    -----
-    Copies stay while any process uses the directory, and what is being made stays; whatever cannot be removed is left
-    for the next time.
-    """
-    if directory.is_symlink():
-        return
-    with contextlib.suppress(OSError):
-        for leftover in [place for place in directory.iterdir() if _STAGING.fullmatch(place.name)]:
-            with contextlib.suppress(OSError), _locked(leftover):  # refused: another process fills it
-                leftover.unlink()
-        if keep is not None:
-            with _locked(directory, os.O_DIRECTORY):
-                for place in list(directory.iterdir()):
-                    if _SEALED.fullmatch(place.name) and place.name not in keep:
-                        place.unlink()
-            directory.rmdir()  # refused unless it is empty
-
-
 def _copy_of(file: Path, identity: list[Any], copies: Copies) -> Path:
     names = ["copy", VERSION, *identity]
     content = digest_files([file], names)
-    found = _find(copies.directory, content)
+    found = find_copy(copies.directory, content)
     if found is not None:
         return found
     if not copies.make:
         raise InvalidInputError(f"{file} has no copy in {copies.directory}.")
-    with _staging(copies.directory, content) as staging:
+    with new_copy(copies.directory, content) as staging:
         write_copy(file, copies.csv, staging)
         if digest_files([file], names) != content:
             raise InvalidInputError(f"{file} changed while it was read; run again when it is at rest.")
-        with storage_errors(f"writing {staging}"), staging.open("rb") as stream:
-            os.fsync(stream.fileno())
-            place = copies.directory / f"{content}.{hashlib.file_digest(stream, 'sha256').hexdigest()}.parquet"
-            put(staging, place)
-    return place
+        return publish_copy(staging, content)
 
 
-def _find(directory: Path, content: str) -> Path | None:
-    """The whole copy of a content; one that is damaged is removed."""
-    for place in sorted(directory.glob(f"{content}.*.parquet")):
-        if not _SEALED.fullmatch(place.name):
-            continue
-        with storage_errors(f"reading {place}"), contextlib.suppress(FileNotFoundError), open_plain(place) as stream:
-            readable: Any = stream  # which typeshed's BinaryIO does not say
-            if hashlib.file_digest(readable, "sha256").hexdigest() == place.name.split(".")[1]:
-                return place
-            logger.warning("%s", f"{place} is damaged and made again")
-            place.unlink()
-    return None
+def _check_names(files: Sequence[Path], places: Sequence[Path], csv: CsvOptions) -> None:
+    """InvalidInputError for a column that has a type and is in no file."""
+    import pyarrow.parquet as pq
 
-
-@contextmanager
-def _staging(directory: Path, content: str) -> Iterator[Path]:
-    """A new file under a lock, gone at the end unless it has been renamed."""
-    staging = directory / f".{content}.{uuid.uuid4().hex}.new"
-    with storage_errors(f"writing {staging}"):
-        staging.touch(exist_ok=False)
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # a file system without locks: nobody else gets one either
-            held.enter_context(_locked(staging))
-        try:
-            yield staging
-        finally:
-            staging.unlink(missing_ok=True)
-
-
-def _shared(directory: Path) -> int:
-    """Descriptor of a directory, under a lock that many may have; StorageError for a link."""
-    with storage_errors(f"opening {directory}"):
-        if directory.is_symlink():
-            raise StorageError(f"{directory} is a link, which is not followed; remove the link and run again.")
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    with contextlib.suppress(OSError):  # a file system without locks: nothing is removed there
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
-
-
-@contextmanager
-def _locked(place: Path, flags: int = 0) -> Iterator[None]:
-    """A lock that nobody else has on it; OSError where somebody has."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | flags)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
+    if csv.types and source_kind(files) != ".arrow":
+        known = {name for place in places for name in pq.read_schema(place).names}
+        wrong = next((name for name, _ in csv.types if name not in known), None)
+        if wrong is not None:
+            raise InvalidInputError(
+                f'source.csv.types: "{wrong}" is no column of {files[0]}, which has {", ".join(sorted(known)[:20])}.'
+            )
 
 
 def _check_types(file: Path, schema: Any) -> None:

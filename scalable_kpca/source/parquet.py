@@ -182,6 +182,7 @@ def _select_features(schema: Any, patterns: Sequence[str] | None, labels: Sequen
     free = [name for name in schema.names if name not in labels]
     if patterns is None:
         chosen = [field.name for field in schema if field.name in free and is_numeric(field.type)]
+        chosen = chosen or [field.name for field in schema if field.name in free and is_numeric_or_null(field.type)]
     else:
         chosen = []
         for pattern in patterns:

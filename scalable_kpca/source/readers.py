@@ -89,7 +89,8 @@ def open_table(file: Path, options: CsvOptions, *, block_bytes: int = BLOCK_BYTE
                 table = _open_arrow(file, opened)
             else:
                 table = _open_csv(file, options, block_bytes, opened)
-        yield Table(table.schema, _checked(file, table))
+            names = table.schema.names  # decoded only now
+        yield Table(table.schema, _checked(file, table, names))
 
 
 def open_decompressed(file: Path, opened: ExitStack) -> tuple[Any, Any]:
@@ -146,11 +147,11 @@ def _open_arrow(file: Path, opened: ExitStack) -> Table:
     return Table(reader.schema, (reader.get_batch(index) for index in range(reader.num_record_batches)))
 
 
-def _checked(file: Path, table: Table) -> Iterator[Any]:
+def _checked(file: Path, table: Table, names: list[str]) -> Iterator[Any]:
     """The batches of a table, with errors that name the file; the last one is looked at for an open quote."""
     is_text, last = source_kind([file]) != ".arrow", None
     while True:
-        with _named_errors(file, table.schema.names):
+        with _named_errors(file, names):
             batch = next(table.batches, None)
             if batch is None:
                 break
@@ -163,7 +164,7 @@ def _checked(file: Path, table: Table) -> Iterator[Any]:
         value = last.column(last.num_columns - 1)[0].as_py()
         if isinstance(value, str) and value.endswith("\n"):
             raise InvalidInputError(
-                f'{file}: a quote in column "{last.schema.names[-1]}" is never closed, so that what follows it was '
+                f'{file}: a quote in column "{names[-1]}" is never closed, so that what follows it was '
                 "read as one text; correct the file and run again."
             )
 
@@ -202,6 +203,11 @@ def _unreadable(file: Path, error: Exception, names: list[str] | None) -> Invali
         return InvalidInputError(
             f"{file}: row {row or '?'} of the file, from 1, has {had} fields, and {wanted} are needed; correct it, or "
             "source.csv.delimiter or names."
+        )
+    if "Empty CSV" in text:
+        return InvalidInputError(
+            f"{file} has no line that ends, neither of names nor of values; put the right file in its place, or take "
+            "it away."
         )
     if "straddl" in text:
         return InvalidInputError(
