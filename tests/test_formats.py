@@ -203,13 +203,18 @@ def test_number_that_becomes_text_is_named_with_its_row_and_what_helps(folder):
     assert "invalid value 'x'" in said
     assert "{x: string}" in said
     assert "tables" not in said
+    (folder / "b.csv").write_text("id,x\n" + "1,1\n" * n + "2,2.5\n")
+    with pytest.raises(InvalidInputError, match=r"\{x: float64\}"):
+        opened(folder, "b.csv")
+    assert rows_of(opened(folder, "b.csv", csv=CsvOptions(types=(("x", "float64"),))))[-1] == [2.5]
+    (folder / "b.csv").unlink()
     csv = CsvOptions(types=(("x", "string"),))
     assert labels_of(opened(folder, csv=csv, id_columns=["x"], features=["id"]), "x")[-1] == "x"
 
 
 def test_a_row_longer_than_a_block_is_refused(folder):
     (folder / "a.csv").write_text("id,x\na,1\n" + "b" * (2 * BLOCK_BYTES) + ",1\n")
-    with pytest.raises(InvalidInputError, match=r"a\.csv has a row of more than 8388608 bytes, or a quote"):
+    with pytest.raises(InvalidInputError, match=r"a\.csv has a row of more than 2097152 bytes, or a quote"):
         opened(folder)
 
 

@@ -15,7 +15,8 @@ from scalable_kpca.source.parts import printable
 
 __all__ = ["BLOCK_BYTES", "CsvOptions", "Table", "open_decompressed", "open_table", "reading_identity"]
 
-BLOCK_BYTES = 8 * 2**20  # of text that is parsed at a time; the first block decides on the types of columns
+# of text that is parsed at a time, where the first block decides on the types of columns; pyarrow reads 32 ahead
+BLOCK_BYTES = 2 * 2**20
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
 _RAGGED = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
@@ -78,7 +79,7 @@ def open_table(file: Path, options: CsvOptions, *, block_bytes: int = BLOCK_BYTE
 
     Notes
     -----
-    Memory: of CSV a few blocks; of Arrow a record batch, as the file has them, where it is compressed; others are
+    Memory: of CSV some 40 blocks; of Arrow a record batch, as the file has them, where it is compressed; others are
     mapped.
     """
     with ExitStack() as opened:
@@ -195,8 +196,8 @@ def _unreadable(file: Path, error: Exception, names: list[str] | None) -> Invali
         name = names[int(column)] if names else f"number {int(column)}"
         return InvalidInputError(
             f'{file}: row {row or "?"} of the file, from 1, column "{name}": {printable(what)[:200]}; the rows before '
-            f"are {kind}: correct it, or say in source.csv.types what the column is, such as {{{name}: string}}, and "
-            "in source.csv.null_values what is no value."
+            f"are {kind}: correct it, or say in source.csv.types what the column is, such as "
+            f"{{{name}: {_kind_of(what)}}}, and in source.csv.null_values what is no value."
         )
     if found := _RAGGED.search(text):
         row, wanted, had = found.groups()
@@ -216,3 +217,13 @@ def _unreadable(file: Path, error: Exception, names: list[str] | None) -> Invali
     if isinstance(error, UnicodeDecodeError):
         return InvalidInputError(f"{file} has column names that are not UTF-8; convert the file (iconv -t UTF-8).")
     return InvalidInputError(f"{file} cannot be read: {printable(text)[:300]}; put it right and run again.")
+
+
+def _kind_of(what: str) -> str:
+    """A type that takes a value that does not fit."""
+    value = what.partition("invalid value '")[2].rstrip("'")
+    try:
+        float(value)
+    except ValueError:
+        return "string"
+    return "float64"
