@@ -1,4 +1,7 @@
-"""Rows: where they come from (`tables`), how tasks read them (`rows`, `spans`), what is checked (`checks`)."""
+"""Rows: where they come from (`tables`), how tasks read them (`rows`, `spans`), what is checked (`checks`).
+
+`write_table` is for everybody: it makes a source for jobs of any stream of Arrow record batches.
+"""
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
