@@ -23,6 +23,7 @@ __all__ = [
     "ModelFormatError",
     "NotConvergedError",
     "NotFiniteError",
+    "RowError",
     "StorageError",
     "UnreadableError",
     "storage_errors",
@@ -51,8 +52,8 @@ class InvalidInputError(KernelPCAError, ValueError):
     exit_code = 65
 
 
-class NotFiniteError(InvalidInputError):
-    """A row has an entry that is NaN or infinite.
+class RowError(InvalidInputError):
+    """A row has an entry that cannot be used.
 
     Parameters
     ----------
@@ -70,6 +71,10 @@ class NotFiniteError(InvalidInputError):
 
     def __str__(self) -> str:
         return f"row {self.row}{self.place}, {self.text}"
+
+
+class NotFiniteError(RowError):
+    """A row has an entry that is NaN or infinite."""
 
 
 class NotConvergedError(KernelPCAError, ArithmeticError):

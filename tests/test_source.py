@@ -134,7 +134,7 @@ def test_features_are_chosen_by_name_and_glob_in_the_order_asked_for(tmp_path, f
         ({"features": ["*"]}, r'column "text" is of type string'),
         ({"id_columns": ["key"]}, r'a\.parquet has no column "key"; it has id, x, text'),
         ({"passthrough": ["label"]}, r'a\.parquet has no column "label"'),
-        ({"id_columns": ["id"], "passthrough": ["text", "id"]}, r'column "id" is named twice in source\.id and'),
+        ({"id_columns": ["id"], "passthrough": ["text", "id"]}, r'column "id" is named twice in source\.id, source'),
         ({"id_columns": ["id", "id"]}, r'column "id" is named twice'),
         ({"passthrough": ["row"]}, r'names a column "row", and rows without an id are numbered .* move it to source'),
         ({"passthrough": ["id", "x"]}, r"a\.parquet has no numeric column to use as a feature"),

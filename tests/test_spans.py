@@ -13,7 +13,7 @@ import zarr
 
 from scalable_kpca.errors import InvalidInputError, StorageError
 from scalable_kpca.source import ArrayRows, open_source, row_spans
-from scalable_kpca.source.parquet import _pieces
+from scalable_kpca.source.parquet import pieces
 
 N, D = 60, 19  # 19 columns are more than one cache line of either type
 ANYTHING = 2**50  # bytes that side by side reading is said to hold: columns are then read in groups
@@ -259,7 +259,7 @@ def test_spans_of_rows_in_memory_are_numbered(labels):
     ],
 )
 def test_row_groups_stay_whole_unless_they_are_larger_than_a_span(sizes, span_rows, expected):
-    assert list(_pieces(sizes, span_rows)) == expected
+    assert list(pieces(sizes, span_rows)) == expected
 
 
 def test_a_chunk_of_a_zarr_array_is_not_divided_without_need(tmp_path):

@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from scalable_kpca.centering import Centering
 from scalable_kpca.certificate import Certificate
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.model.files import arrays_path, check_fields, check_finite, create_array, new_model, read_array
+from scalable_kpca.model.files import (
+    arrays_path,
+    check_fields,
+    check_finite,
+    create_array,
+    new_model,
+    read_array,
+    read_preparation,
+)
 from scalable_kpca.source import (
     ROW_DTYPES,
     ArrayRows,
     NoRows,
+    Preparation,
     Rows,
     SparseRows,
     StoredRows,
@@ -61,6 +70,8 @@ class Model:
         Visits of all tiles, from the first to the certificate's.
     feature_names : tuple of str
         Empty when the rows had none.
+    preparation : Preparation or None
+        How features are made of a table's columns, where they are not these columns as they are.
     """
 
     kernel: Kernel
@@ -74,6 +85,7 @@ class Model:
     solver: str
     n_passes: int
     feature_names: tuple[str, ...] = ()
+    preparation: Preparation | None = None
 
     @property
     def n_samples(self) -> int:
@@ -121,6 +133,7 @@ def save_exact(model: Model, path: str | Path) -> None:
         "solver": model.solver,
         "n_passes": model.n_passes,
         "feature_names": list(model.feature_names),
+        "preparation": None if model.preparation is None else model.preparation.to_json(),
     }
     with new_model(path, description) as group:
         _write_arrays(model, group)
@@ -163,6 +176,7 @@ def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
         solver=fields["solver"],
         n_passes=fields["n_passes"],
         feature_names=tuple(fields["feature_names"]),
+        preparation=read_preparation(fields),
     )
 
 

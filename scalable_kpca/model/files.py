@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scalable_kpca.documents import format_json, open_plain, read_json, refuse_links
 from scalable_kpca.errors import ModelFormatError, StorageError, storage_errors
 from scalable_kpca.records import digest_json
-from scalable_kpca.source import ROW_DTYPES, check_group, checked_codecs, open_stored
+from scalable_kpca.source import ROW_DTYPES, Preparation, check_group, checked_codecs, open_stored
 from scalable_kpca.source.stored_arrays import CHECKSUM_BYTES
 
 __all__ = [
@@ -35,10 +35,11 @@ __all__ = [
     "new_model",
     "read_array",
     "read_description",
+    "read_preparation",
     "sealed",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 
 @contextmanager
@@ -164,6 +165,16 @@ def check_fields(fields: Mapping[str, Any], *counts: str) -> None:
     names = fields["feature_names"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("feature_names are not all text")
+
+
+def read_preparation(fields: Mapping[str, Any]) -> Preparation | None:
+    """How columns were prepared, from a description; any exception when that does not fit the features."""
+    if fields["preparation"] is None:
+        return None
+    found = Preparation.from_json(fields["preparation"])
+    if list(found.feature_names) != fields["feature_names"]:
+        raise ValueError("the columns are not prepared for these features")
+    return found
 
 
 def check_finite(arrays: Mapping[str, float | NDArray[Any]]) -> None:

@@ -10,10 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.kernels import Kernel
-from scalable_kpca.model.files import arrays_path, check_fields, check_finite, create_array, new_model, read_array
+from scalable_kpca.model.files import (
+    arrays_path,
+    check_fields,
+    check_finite,
+    create_array,
+    new_model,
+    read_array,
+    read_preparation,
+)
 from scalable_kpca.nystroem import Accumulators, Basis, NystroemCertificate, Projection
 from scalable_kpca.source import (
     ROW_DTYPES,
+    Preparation,
     RowBlock,
     SparseRows,
     StoredSparseRows,
@@ -51,6 +60,8 @@ class NystroemModel:
         Empty when the rows had none.
     columns : ndarray of shape (m,), int64, or None
         Of a precomputed kernel: which columns of its rows are the landmarks'.
+    preparation : Preparation or None
+        How features are made of a table's columns, where they are not these columns as they are.
     """
 
     basis: Basis
@@ -61,6 +72,7 @@ class NystroemModel:
     certificate: NystroemCertificate
     feature_names: tuple[str, ...] = ()
     columns: NDArray[np.int64] | None = None
+    preparation: Preparation | None = None
 
     solver = "nystroem"
     n_passes = 0
@@ -117,6 +129,7 @@ def save_nystroem(model: NystroemModel, path: str | Path) -> None:
         "entry_error": sums.entry_error,
         "certificate": model.certificate.to_json(),
         "feature_names": list(model.feature_names),
+        "preparation": None if model.preparation is None else model.preparation.to_json(),
         "precomputed": model.columns is not None,
         "landmarks": "csr" if is_sparse(basis.landmarks) else "dense",
         "n_features": int(basis.landmarks.shape[1]),
@@ -150,6 +163,7 @@ def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
         offset=found["offset"],
         certificate=NystroemCertificate.from_json(fields["certificate"]),
         feature_names=tuple(fields["feature_names"]),
+        preparation=read_preparation(fields),
     )
     if fields["precomputed"]:
         model = replace(model, columns=read_array(directory, "columns", 1, "int64"))

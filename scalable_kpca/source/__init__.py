@@ -20,6 +20,8 @@ from scalable_kpca.source.precomputed import (
     refuse_asymmetric,
     write_matrix,
 )
+from scalable_kpca.source.preparation import Preparation, Recipe, Vocabulary
+from scalable_kpca.source.prepared import PreparedSource, PreparedSpan, prepare_columns, sample_columns
 from scalable_kpca.source.readers import CsvOptions
 from scalable_kpca.source.rows import (
     ArrayRows,
@@ -45,6 +47,7 @@ from scalable_kpca.source.sparse import (
 )
 from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
+from scalable_kpca.source.survey import RawSource
 from scalable_kpca.source.tables import Source, open_source
 from scalable_kpca.source.written import write_table
 
@@ -65,6 +68,11 @@ __all__ = [
     "NoRows",
     "ParquetSource",
     "ParquetSpan",
+    "Preparation",
+    "PreparedSource",
+    "PreparedSpan",
+    "RawSource",
+    "Recipe",
     "RowBlock",
     "RowNumbers",
     "RowSummary",
@@ -76,6 +84,7 @@ __all__ = [
     "SparseRows",
     "StoredRows",
     "StoredSparseRows",
+    "Vocabulary",
     "alike",
     "as_csr",
     "check_group",
@@ -88,11 +97,13 @@ __all__ = [
     "open_rows",
     "open_source",
     "open_stored",
+    "prepare_columns",
     "read_rows",
     "refuse_asymmetric",
     "remove_copies",
     "row_spans",
     "row_width",
+    "sample_columns",
     "squared_norms_of",
     "stack",
     "write_matrix",

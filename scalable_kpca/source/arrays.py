@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from scalable_kpca.source.parts import BATCH_BYTES, Part, changed_file, digest_f
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
 __all__ = ["ArraySource", "ArraySpan"]
+
+GROUP_ROWS = 16_384
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ class ArraySpan:
     chunk_rows: int = 1
     part: int = 0
     dataset: str = ""
+
+    held_bytes = 0  # what is decoded is the batch
+
+    @property
+    def first_row(self) -> int:
+        """Number of the first row in its file."""
+        return self.start
 
     def batches(self, batch_rows: int, labels: Labels = "none") -> Iterator[Batch]:
         """The rows in order, at most `batch_rows` at a time; labels are row numbers.
@@ -91,8 +100,14 @@ class ArraySource:
     path : Path
     inner : str
         Name of the array in a zarr group or an HDF5 file, where it is not the only one.
+
+    Attributes
+    ----------
+    group_rows : list of list of int
+        Rows of pieces of the array, of whole chunks, as row groups are of a table.
     """
 
+    categorical: tuple[str, ...] = ()
     copied_bytes = 0
 
     def __init__(self, path: Path, inner: str = "") -> None:
@@ -103,7 +118,10 @@ class ArraySource:
             self.dtype = "float32" if array.dtype == np.float32 else "float64"
         self.parts: tuple[Part, ...] = (Part(str(self._path), self._shape[0], self._dataset),)
         self.feature_names = tuple(f"x{column}" for column in range(self._shape[1]))
+        self.id_names: tuple[str, ...] = ("row",)
         self.label_names: tuple[str, ...] = ("row",)
+        self._group = self._chunk_rows * max(1, GROUP_ROWS // self._chunk_rows)
+        self.group_rows = [[stop - start for start, stop in cut(self._shape[0], self._group)]]
 
     @property
     def n_samples(self) -> int:
@@ -113,7 +131,17 @@ class ArraySource:
     def batches(self) -> Iterator[Batch]:
         """All rows in order, a few MiB at a time."""
         size = max(1, BATCH_BYTES // (8 * self._shape[1]))
-        yield from self._span(0, self.n_samples).batches(size, "all")
+        for whole in self.whole_files():
+            yield from whole.batches(size, "all")
+
+    def whole_files(self) -> Iterator[ArraySpan]:
+        """All rows as one span."""
+        yield self._span(0, self.n_samples)
+
+    def span(self, part: int, start: int, groups: tuple[int, int], skip: int, n_rows: int) -> ArraySpan:
+        """Rows of some pieces, the first and the one after the last, as `ParquetSource.span` gives them."""
+        first = groups[0] * self._group + skip
+        return replace(self._span(first, first + n_rows), part=part, start=start)
 
     def spans(self, span_rows: int) -> list[ArraySpan]:
         """Spans of at most `span_rows` rows, of whole chunks or within one, in order."""

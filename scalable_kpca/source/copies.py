@@ -46,7 +46,7 @@ class CopiedSource(ParquetSource):
 
     Parameters
     ----------
-    files, id_columns, features, passthrough
+    files, id_columns, features, passthrough, categorical, partition
         See `ParquetSource`.
     copies : sequence of Path
     reading : list
@@ -65,21 +65,23 @@ class CopiedSource(ParquetSource):
         id_columns: Sequence[str],
         features: Sequence[str] | None,
         passthrough: Sequence[str],
+        categorical: Sequence[str] = (),
+        partition: Sequence[str] = (),
         *,
         copies: Sequence[Path],
         reading: list[Any],
         in_use: int,
     ) -> None:
         self._reading, self.release = reading, weakref.finalize(self, os.close, in_use)
-        super().__init__(files, id_columns, features, passthrough, copies=copies)
+        super().__init__(files, id_columns, features, passthrough, categorical, partition, copies=copies)
 
     @property
     def copy_names(self) -> frozenset[str]:
         """File names of the copies."""
         return frozenset(copy.name for copy in self._copies)
 
-    def _roles(self) -> list[Any]:
-        return [*super()._roles(), self._reading]
+    def _roles(self, *constants: tuple[tuple[str, str | None], ...]) -> list[Any]:
+        return [*super()._roles(*constants), self._reading]
 
 
 def open_copied(
@@ -88,6 +90,8 @@ def open_copied(
     id_columns: Sequence[str],
     features: Sequence[str] | None,
     passthrough: Sequence[str],
+    categorical: Sequence[str] = (),
+    partition: Sequence[str] = (),
 ) -> CopiedSource:
     """Source of CSV or Arrow files; each is copied to Parquet unless its copy is there and whole.
 
@@ -110,7 +114,15 @@ def open_copied(
         places = [_copy_of(file, read, copies) for file, read in zip(files, identities, strict=True)]
         _check_names(files, places, copies.csv)
         return CopiedSource(
-            files, id_columns, features, passthrough, copies=places, reading=identities[0], in_use=os.dup(in_use)
+            files,
+            id_columns,
+            features,
+            passthrough,
+            categorical,
+            partition,
+            copies=places,
+            reading=identities[0],
+            in_use=os.dup(in_use),
         )
     finally:
         os.close(in_use)

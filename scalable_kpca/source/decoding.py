@@ -33,16 +33,20 @@ class Columns:
     features, ids, passthrough : tuple of str
     dtype : str
         ``"float32"`` or ``"float64"``.
+    extra : tuple of str
+        Columns that are read as they are beside the labels, whatever labels are asked for.
     """
 
     features: tuple[str, ...]
     ids: tuple[str, ...]
     passthrough: tuple[str, ...]
     dtype: str
+    extra: tuple[str, ...] = ()
 
     def labels(self, labels: Labels) -> tuple[str, ...]:
-        """Those that are read when `labels` are asked for."""
-        return {"none": (), "ids": self.ids, "all": (*self.ids, *self.passthrough)}[labels]
+        """Those that are read when `labels` are asked for, each once."""
+        wanted = {"none": (), "ids": self.ids, "all": (*self.ids, *self.passthrough)}[labels]
+        return tuple(dict.fromkeys((*wanted, *self.extra)))
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class ParquetSpan:
     layout : tuple of (int, int, int)
         Rows of the file before these groups, in them and altogether, when the source was opened.
     columns : Columns
+    constants : tuple of (str, str or None)
+        Labels that all rows of the file have in common, from its path, and their values.
     cursor_bytes : int
         What pyarrow may hold while it reads all columns of this file side by side.
     use_threads : bool
@@ -85,9 +91,20 @@ class ParquetSpan:
     skip: int
     layout: tuple[int, int, int]
     columns: Columns
+    constants: tuple[tuple[str, str | None], ...] = ()
     cursor_bytes: int = 0
     use_threads: bool = False
     copy: str = ""
+
+    @property
+    def first_row(self) -> int:
+        """Number of the first row in its file."""
+        return self.layout[0] + self.skip
+
+    @property
+    def dtype(self) -> str:
+        """Of the features."""
+        return self.columns.dtype
 
     @property
     def held_bytes(self) -> int:
@@ -124,7 +141,7 @@ class ParquetSpan:
         """The rows of the span, and the columns that are read together with their share of what all would hold."""
         width, n_features = CACHE_LINE // self._itemsize, len(self.columns.features)
         block = self.n_rows * n_features * self._itemsize
-        return block + self.cursor_bytes * min(width, n_features) // n_features
+        return block + self.cursor_bytes * min(width, n_features) // max(1, n_features)
 
     @property
     def _itemsize(self) -> int:
@@ -197,11 +214,16 @@ class ParquetSpan:
         return np.empty((min(n_rows, self.n_rows), len(self.columns.features)), self.columns.dtype)
 
     def _batch(self, block: Block, table: Any, done: int, labels: Labels) -> Batch:
+        import pyarrow as pa
+
         start = self.start + done
         if labels != "none" and not self.columns.ids:
             # rows without an id are numbered, over all files
             numbers = row_numbers(start, start + len(block))
             table = numbers if table is None else table.add_column(0, "row", numbers["row"])
+        if labels == "all":
+            for name, value in self.constants:
+                table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(block)))
         return Batch(self.part, block, table, start)
 
 
@@ -209,6 +231,8 @@ def _fill(block: Block, piece: Any, features: Sequence[str]) -> None:
     """Columns of a record batch into a block of the same rows; nulls become NaN."""
     import pyarrow as pa
 
+    if not features:
+        return
     wanted = pa.from_numpy_dtype(block.dtype)
     columns = [piece.column(name) for name in features]
     columns = [column if column.type == wanted else column.cast(wanted, safe=False) for column in columns]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric, is_numeric_or_null
+from scalable_kpca.source.columns import check_labels, partition_values, select_categorical, select_features
+from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
 from scalable_kpca.source.parts import BATCH_BYTES, Part, digest_files
 from scalable_kpca.source.spans import Batch
 
-__all__ = ["ParquetSource"]
+__all__ = ["ParquetSource", "pieces"]
 
 PAGE_BYTES = 2**20  # of a page, and of a dictionary, unless the writer of the file was told otherwise
 
@@ -25,13 +25,17 @@ class ParquetSource:
     ----------
     files : sequence of Path
         In the order of the rows.
-    id_columns, features, passthrough
+    id_columns, features, passthrough, categorical, partition
         See `open_source`.
     copies : sequence of Path
         Parquet copies of files of another kind, which are read in their place; errors name the files.
 
     Attributes
     ----------
+    categorical : tuple of str
+        Columns that every batch has beside its labels, as they are; they are not among the features.
+    group_rows : list of list of int
+        Rows of each row group of each file.
     copied_bytes : int
         Of the copies.
     """
@@ -42,6 +46,8 @@ class ParquetSource:
         id_columns: Sequence[str],
         features: Sequence[str] | None,
         passthrough: Sequence[str],
+        categorical: Sequence[str] = (),
+        partition: Sequence[str] = (),
         *,
         copies: Sequence[Path] = (),
     ) -> None:
@@ -50,19 +56,31 @@ class ParquetSource:
         footers = [_read_footer(file) for file in copies or files]
         schemas = [footer.schema.to_arrow_schema() for footer in footers]
         self.parts = tuple(Part(str(file), footer.num_rows) for file, footer in zip(files, footers, strict=True))
-        _check_labels(id_columns, passthrough)
+        check_labels(id_columns, passthrough, partition)
         labels = (*id_columns, *passthrough)
-        self.label_names = labels if id_columns else ("row", *passthrough)
+        self.id_names = tuple(id_columns) or ("row",)
+        self.label_names = (*self.id_names, *passthrough, *partition)
         # a file without rows may know less of their types
         first = next((index for index, part in enumerate(self.parts) if part.n_rows), 0)
-        self.feature_names = _select_features(schemas[first], features, labels, files[first])
+        self.categorical = select_categorical(schemas[first], categorical, files[first])
+        taken = (*labels, *self.categorical)
+        self.feature_names = select_features(schemas[first], features, taken, files[first])
+        if not self.feature_names and not self.categorical:
+            raise InvalidInputError(
+                f"{files[first]} has no numeric column to use as a feature; name columns in source.features or "
+                "source.categorical."
+            )
         for schema, file in zip(schemas, files, strict=True):
-            _check_schema(schema, (*labels, *self.feature_names), self.feature_names, file)
-            _check_ids(schema, id_columns, file)
+            _check_schema(schema, (*labels, *self.categorical, *self.feature_names), self.feature_names, file)
+            for name in (*id_columns, *self.categorical):
+                _refuse_nested(schema, name, "source.id" if name in id_columns else "source.categorical", file)
         self.dtype = feature_dtype([schema.field(name).type for schema in schemas for name in self.feature_names])
-        self._columns = Columns(self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype)
-        self._groups = [_group_rows(footer) for footer in footers]
-        used = {*labels, *self.feature_names}
+        self._columns = Columns(
+            self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype, extra=self.categorical
+        )
+        self._constants = [partition_values(file, partition) for file in files]
+        self.group_rows = [_group_rows(footer) for footer in footers]
+        used = {*labels, *self.categorical, *self.feature_names}
         self._cursors = [_cursor_bytes(footer, used) for footer in footers]
 
     @property
@@ -72,12 +90,15 @@ class ParquetSource:
 
     def batches(self) -> Iterator[Batch]:
         """All rows in order, a few MiB at a time."""
-        size = max(1, BATCH_BYTES // (8 * len({*self.label_names, *self.feature_names})))
-        start = 0
-        for part, sizes in enumerate(self._groups):
-            # one span a file, also of one without rows: it may have some now
-            whole = self._span(part, start, (0, len(sizes)), 0, sum(sizes), use_threads=True)
+        size = max(1, BATCH_BYTES // (8 * len({*self.label_names, *self.categorical, *self.feature_names})))
+        for whole in self.whole_files():
             yield from whole.batches(size, "all")
+
+    def whole_files(self) -> Iterator[ParquetSpan]:
+        """One span a file, for a reader that is alone; also of one without rows: it may have some now."""
+        start = 0
+        for part, sizes in enumerate(self.group_rows):
+            yield self.span(part, start, (0, len(sizes)), 0, sum(sizes), use_threads=True)
             start += sum(sizes)
 
     def spans(self, span_rows: int) -> list[ParquetSpan]:
@@ -88,34 +109,41 @@ class ParquetSource:
         A slice decodes its group from the beginning: with s slices a group, (s + 1)/2 times the rows are decoded.
         """
         spans, start = [], 0
-        for part, sizes in enumerate(self._groups):
-            for groups, skip, n_rows in _pieces(sizes, span_rows):
-                spans.append(self._span(part, start, groups, skip, n_rows))
+        for part, sizes in enumerate(self.group_rows):
+            for groups, skip, n_rows in pieces(sizes, span_rows):
+                spans.append(self.span(part, start, groups, skip, n_rows))
                 start += n_rows
         return spans
 
     def fingerprint(self) -> str:
         """SHA-256 of the contents of all files in order, and of the names and roles of the columns in use."""
-        return digest_files(self._files, self._roles())
+        return digest_files(self._files, self._roles(*self._constants))
 
     def part_fingerprints(self) -> tuple[str, ...]:
         """SHA-256 of the contents of each file and of the names and roles of the columns in use; not of its name."""
-        return tuple(digest_files([file], self._roles()) for file in self._files)
+        return tuple(
+            digest_files([file], self._roles(constants))
+            for file, constants in zip(self._files, self._constants, strict=True)
+        )
 
-    def _roles(self) -> list[Any]:
-        return [self._columns.ids, self._columns.passthrough, self.feature_names]
+    def _roles(self, *constants: tuple[tuple[str, str | None], ...]) -> list[Any]:
+        roles = [self._columns.ids, self._columns.passthrough, self.feature_names]
+        return roles + ([self.categorical, constants] if self.categorical or any(constants) else [])
 
-    def _span(
+    def span(
         self, part: int, start: int, groups: tuple[int, int], skip: int, n_rows: int, *, use_threads: bool = False
     ) -> ParquetSpan:
-        sizes = self._groups[part]
+        """Rows of some row groups of a file, the first and the one after the last; see `ParquetSpan`."""
+        sizes = self.group_rows[part]
         layout = (sum(sizes[: groups[0]]), sum(sizes[slice(*groups)]), sum(sizes))
-        path, cursors = self.parts[part].path, self._cursors[part]
-        copy = str(self._copies[part]) if self._copies else ""
-        return ParquetSpan(path, part, start, n_rows, groups, skip, layout, self._columns, cursors, use_threads, copy)
+        path, constants, cursors = self.parts[part].path, self._constants[part], self._cursors[part]
+        columns, copy = self._columns, str(self._copies[part]) if self._copies else ""
+        return ParquetSpan(
+            path, part, start, n_rows, groups, skip, layout, columns, constants, cursors, use_threads, copy
+        )
 
 
-def _pieces(sizes: Sequence[int], span_rows: int) -> Iterator[tuple[tuple[int, int], int, int]]:
+def pieces(sizes: Sequence[int], span_rows: int) -> Iterator[tuple[tuple[int, int], int, int]]:
     """Row groups (first, stop), rows to skip and rows of each span of a file whose row groups have these sizes."""
     first, held = 0, 0
     for group, size in enumerate(sizes):
@@ -162,53 +190,6 @@ def _cursor_bytes(footer: Any, used: set[str]) -> int:
     )
 
 
-def _check_labels(ids: Sequence[str], passthrough: Sequence[str]) -> None:
-    """Refuse output columns that would have the same name."""
-    names = [*ids, *passthrough]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidInputError(
-            f'column "{twice}" is named twice in source.id and source.passthrough; both travel to the output: name it '
-            "once."
-        )
-    if not ids and "row" in passthrough:
-        raise InvalidInputError(
-            'source.passthrough names a column "row", and rows without an id are numbered in a column of that name; '
-            'move it to source.id ("id: [row]"), or name another id.'
-        )
-
-
-def _select_features(schema: Any, patterns: Sequence[str] | None, labels: Sequence[str], file: Path) -> tuple[str, ...]:
-    free = [name for name in schema.names if name not in labels]
-    if patterns is None:
-        chosen = [field.name for field in schema if field.name in free and is_numeric(field.type)]
-        chosen = chosen or [field.name for field in schema if field.name in free and is_numeric_or_null(field.type)]
-    else:
-        chosen = []
-        for pattern in patterns:
-            found = [name for name in free if fnmatchcase(name, pattern) and name not in chosen]
-            if not found:
-                raise InvalidInputError(
-                    f'source.features: "{pattern}" matches no free column of {file}, which has '
-                    f"{', '.join(schema.names[:20])}."
-                )
-            chosen += found
-    if not chosen:
-        raise InvalidInputError(f"{file} has no numeric column to use as a feature; name them in source.features.")
-    return tuple(chosen)
-
-
-def _check_ids(schema: Any, ids: Sequence[str], file: Path) -> None:
-    import pyarrow.types as pt
-
-    for name in ids:
-        if pt.is_nested(schema.field(name).type):
-            raise InvalidInputError(
-                f'{file}: column "{name}" of source.id is of type {schema.field(name).type}, and an id is one value; '
-                "move it to source.passthrough."
-            )
-
-
 def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: Path) -> None:
     for name in columns:
         if name not in schema.names:
@@ -222,5 +203,15 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
         if not is_numeric_or_null(schema.field(name).type):
             raise InvalidInputError(
                 f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the '
-                "numeric columns in source.features."
+                "numeric columns in source.features, and those whose values are categories in source.categorical."
             )
+
+
+def _refuse_nested(schema: Any, name: str, key: str, file: Path) -> None:
+    import pyarrow.types as pt
+
+    if pt.is_nested(schema.field(name).type):
+        raise InvalidInputError(
+            f'{file}: column "{name}" of {key} is of type {schema.field(name).type}, and one value is needed; move it '
+            "to source.passthrough."
+        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.errors import InvalidInputError, NotFiniteError, storage_errors
+from scalable_kpca.errors import InvalidInputError, RowError, storage_errors
 
 __all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files", "naming_files", "printable"]
 
@@ -43,14 +43,14 @@ def digest_files(files: Sequence[Path], names: Sequence[Any]) -> str:
 
 @contextmanager
 def naming_files(parts: Sequence[Part]) -> Iterator[None]:
-    """A row that is not finite is named by its file and its number in that, from 0, instead of that over all parts."""
+    """A row that cannot be used is named by its file and its number in that, from 0, instead of that over all parts."""
     try:
         yield
-    except NotFiniteError as error:
+    except RowError as error:
         row = error.row
-        for part in parts:
+        for part in () if error.place else parts:
             if row < part.n_rows:
-                raise NotFiniteError(row, error.text, f" of {part.path}") from error
+                raise type(error)(row, error.text, f" of {part.path}") from error
             row -= part.n_rows
         raise
 

@@ -15,8 +15,11 @@ from typing import NamedTuple
 from scalable_kpca.source.location import source_kind
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import Part
+from scalable_kpca.source.preparation import Recipe
+from scalable_kpca.source.prepared import sample_columns
 from scalable_kpca.source.readers import CsvOptions, open_decompressed, open_table
 from scalable_kpca.source.spans import Batch, Span
+from scalable_kpca.source.tables import Source
 from scalable_kpca.source.written import RowGroupWriter, sliced
 
 __all__ = ["SampledSource"]
@@ -34,9 +37,11 @@ class SampledSource:
 
     Parameters
     ----------
-    files, id_columns, features, passthrough
+    files, id_columns, features, passthrough, categorical, partition
         See `ParquetSource`.
     csv : CsvOptions
+    recipe : Recipe, optional
+        How the columns are prepared.
 
     Attributes
     ----------
@@ -56,17 +61,22 @@ class SampledSource:
         id_columns: Sequence[str],
         features: Sequence[str] | None,
         passthrough: Sequence[str],
+        categorical: Sequence[str] = (),
+        partition: Sequence[str] = (),
+        *,
+        recipe: Recipe | None = None,
     ) -> None:
         folder = Path(tempfile.mkdtemp(prefix="skpca-plan-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         places = [folder / f"{number}.parquet" for number in range(len(files))]
         samples = [_sample(file, csv, place) for file, place in zip(files, places, strict=True)]
-        self._rows = ParquetSource(files, id_columns, features, passthrough, copies=places)
+        raw = ParquetSource(files, id_columns, features, passthrough, categorical, partition, copies=places)
+        self._rows: Source = raw if recipe is None or not raw.n_samples else sample_columns(raw, recipe)
         self.parts = tuple(Part(str(file), sample.about) for file, sample in zip(files, samples, strict=True))
         self.feature_names, self.label_names = self._rows.feature_names, self._rows.label_names
         self.dtype = self._rows.dtype
         n_read = sum(sample.read for sample in samples)
-        self.copied_bytes = math.ceil(self._rows.copied_bytes * self.n_samples / max(1, n_read))
+        self.copied_bytes = math.ceil(raw.copied_bytes * self.n_samples / max(1, n_read))
         self.note = ""
         if n_read != self.n_samples:
             self.note = (

@@ -33,12 +33,14 @@ class Source(Protocol):
         Of Parquet copies that the rows are read from; 0 where they are read where they are.
     """
 
-    parts: tuple[Part, ...]
     feature_names: tuple[str, ...]
     label_names: tuple[str, ...]
     dtype: str
-    copied_bytes: int
 
+    @property
+    def copied_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def parts(self) -> tuple[Part, ...]: ...  # noqa: D102
     @property
     def n_samples(self) -> int: ...  # noqa: D102
     def batches(self) -> Iterator[Batch]:
@@ -67,8 +69,10 @@ def open_source(
     id_columns: Sequence[str] = (),
     features: Sequence[str] | None = None,
     passthrough: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    partition: Sequence[str] = (),
     copies: Copies | None = None,
-) -> Source:
+) -> ParquetSource | ArraySource:
     """Source behind a path, directory or glob.
 
     Parameters
@@ -82,13 +86,18 @@ def open_source(
     id_columns, passthrough : sequence of str
         Columns that travel to the output beside the scores.
     features : sequence of str, optional
-        Names or globs; by default every numeric column that is neither id nor passthrough.
+        Names, globs or types, such as ``dtype:floating``; by default every numeric column that is nothing else.
+    categorical : sequence of str
+        Names or globs of columns that `prepare_columns` makes features of.
+    partition : sequence of str
+        Keys of directories called ``key=value`` above the files; they travel to the output as text.
     copies : Copies, optional
         Where CSV and Arrow files are copied to Parquet, from which they are read; they are not read without it.
 
     Returns
     -------
-    Source
+    ParquetSource or ArraySource
+        A `Source`, unless there are categorical columns, which `prepare_columns` makes features of.
 
     Raises
     ------
@@ -99,15 +108,18 @@ def open_source(
     kind = source_kind(files)
     inner = split_inner(uri, base)[1]
     if kind in ARRAYS:
-        if id_columns or features or passthrough:
-            raise InvalidInputError(f"{files[0]} is a bare array; source.id, features and passthrough need a table.")
+        if id_columns or features or passthrough or categorical or partition:
+            raise InvalidInputError(
+                f"{files[0]} is a bare array; source.id, features, passthrough, categorical and partition need a table."
+            )
         return ArraySource(files[0], inner)
     if inner:
         raise InvalidInputError(f"source.uri={uri!r}: {files[0]} holds no arrays; leave out #{inner}.")
+    columns = id_columns, features, passthrough, categorical, partition
     if kind == ".parquet":
-        return ParquetSource(files, id_columns, features, passthrough)
+        return ParquetSource(files, *columns)
     if kind in COPIED and copies is not None:
-        return open_copied(files, copies, id_columns, features, passthrough)
+        return open_copied(files, copies, *columns)
     kinds = sorted({file.suffix for file in files} - {""})
     raise InvalidInputError(
         f"source.uri={uri!r} names {len(files)} files of kind {', '.join(kinds) or 'none'}; files of one kind can be "

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
+from scalable_kpca.source import Recipe
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 
@@ -53,16 +54,52 @@ class SourceConfig(Section):
     )
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(
-        default=None, description="Names or globs; by default every numeric column left."
+        default=None,
+        description="Numeric columns: names, globs, or types such as dtype:numeric, dtype:integer, dtype:floating, "
+        "dtype:boolean, dtype:decimal or dtype:double; by default every numeric column left.",
     )
     passthrough: list[str] = Field(default=[], description="More columns that travel to the output.")
+    partition: list[str] = Field(
+        default=[], description="Keys of directories key=value above the files; they travel to the output as text."
+    )
+    categorical: list[str] = Field(
+        default=[],
+        description="Names or globs of columns that become a feature for each of their values, 0 or 1 (one-hot); the "
+        "values are those of the fit.",
+    )
+    unknown: Literal["error", "ignore"] = Field(
+        default="error", description="A category that the fit has not seen is an error, or none of the known ones."
+    )
+    max_categories: int = Field(default=256, ge=1, description="Of one column; more are an error.")
     csv: CsvConfig = CsvConfig()
-    nulls: Literal["error"] = Field(default="error", description="A null, NaN or infinite feature is an error.")
+    nulls: Literal["error", "drop", "impute:mean", "impute:median", "impute:constant"] = Field(
+        default="error",
+        description="A row with a null or NaN among its features is an error, is left out, or has the column's mean, "
+        "its median, or `fill` there; nulls of a categorical column are then a category. Infinity is an error.",
+    )
+    fill: float = Field(default=0.0, allow_inf_nan=False, description="What impute:constant puts in.")
+    standardize: bool = Field(
+        default=False, description="Whether numeric columns get mean 0 and variance 1, those of the fit's rows."
+    )
 
-    @field_validator("id", "features", "passthrough", mode="before")
+    @field_validator("id", "features", "passthrough", "partition", "categorical", mode="before")
     @classmethod
     def _one_name_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _constant_is_used(self) -> SourceConfig:
+        if self.fill and self.nulls != "impute:constant":
+            message = f"fill is for nulls: impute:constant, and nulls is {self.nulls}; leave one of them out"
+            raise PydanticCustomError("fill", "{message}", {"message": message})
+        return self
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How columns are to be prepared, None when they are taken as they are."""
+        if self.nulls == "error" and not self.categorical and not self.standardize:
+            return None
+        return Recipe(self.nulls, self.fill, self.unknown, self.max_categories, self.standardize)
 
 
 class SolverConfig(Section):

@@ -86,7 +86,7 @@ class Contributions:
                 return sums
         why = "came with the base run" if part.own is None else "has sums that are damaged"
         try:
-            source = open_like(self._before.path, self._model.feature_names, part.path, Path("/"))
+            source = open_like(self._before.path, self._model, part.path, Path("/"))
             is_same = source.part_fingerprints() == (part.fingerprint,)
         except (InvalidInputError, StorageError) as error:
             raise InvalidInputError(
@@ -135,7 +135,7 @@ def check_unchanged(before: RunDirectory, model: NystroemModel, parts: Sequence[
     """InvalidInputError when the file of a partition is no longer what it is called."""
     for part in parts:
         try:
-            source = open_like(before.path, model.feature_names, part.path, Path("/"), make=False)
+            source = open_like(before.path, model, part.path, Path("/"), make=False)
             found = source.part_fingerprints()
         except (InvalidInputError, StorageError):  # it is gone, or no longer a table with these columns
             found = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from dataclasses import replace
 from typing import Any
 
 from scalable_kpca.disk import remove_tree
@@ -25,7 +26,7 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
     for name in RESULTS:
         remove_tree(run.path / name)
-    save_model(fit.model, run.path / "model")
+    save_model(replace(fit.model, preparation=prepared.preparation), run.path / "model")
     _write_embedding(prepared, run, fit.model)
     write_json(run.path / "metrics.json", metrics(fit.model))
     counts = fit.build_counts

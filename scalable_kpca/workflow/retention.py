@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import LockedError
-from scalable_kpca.source import CopiedSource, Source, remove_copies
+from scalable_kpca.source import CopiedSource, PreparedSource, Source, remove_copies
 from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
@@ -67,6 +67,7 @@ def retain_copies(output: Output, source: Source | None, keep: str | int) -> Non
     if keep == "all":
         return
     wanted: frozenset[str] = frozenset()
+    source = source.raw if isinstance(source, PreparedSource) else source
     if isinstance(source, CopiedSource):
         wanted = frozenset() if keep == "results" else source.copy_names
         source.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from scalable_kpca.disk import new_directory, scratch_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import Copies, FiniteCheck, Source, check_width, open_source
+from scalable_kpca.source import Copies, FiniteCheck, PreparedSource, Source, check_width, open_source
 from scalable_kpca.source.location import ARRAYS, COPIED, find_files, source_kind
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.checks import check_separate
@@ -64,38 +64,46 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
     with storage_errors(f"writing {destination}"), _tables_for(destination, uri, base) as tables:
-        source = open_like(run.path, model.feature_names, uri, base, tables=tables)
+        source = open_like(run.path, model, uri, base, tables=tables)
         with new_directory(destination) as staging:
             _write_scores(model, source, staging, novelty=novelty)
     return source.n_samples
 
 
 def open_like(
-    run: Path,
-    feature_names: Sequence[str],
-    uri: str,
-    base: Path,
-    *,
-    tables: Path | None = None,
-    make: bool = True,
+    run: Path, model: AnyModel, uri: str, base: Path, *, tables: Path | None = None, make: bool = True
 ) -> Source:
-    """Another source with the same columns in use as the one that the model of a run was fitted on.
+    """Another source, with the same columns in use and prepared alike, as the one that the model of a run is of.
 
     Copies of CSV and Arrow files are kept in `tables`, by default those of the output, and made unless that is told.
     """
     description = run / "run.json"
     try:
         wanted = read_json(description)["config"]["source"]
-        ids, patterns, passthrough = wanted["id"], wanted["features"], wanted["passthrough"]
+        ids, patterns, passthrough, partition = (
+            wanted[name] for name in ("id", "features", "passthrough", "partition")
+        )
         csv = CsvConfig.model_validate(wanted.get("csv", {})).options
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(
             f"{description} is missing or damaged; `skpca run` with the configuration of this output repairs it."
         ) from error
-    is_table = bool(ids or patterns or passthrough) or source_kind(find_files(uri, base)) not in ARRAYS
-    features = [_literal(name) for name in feature_names] if is_table else None
-    copies = Copies(Output.of(run).tables if tables is None else tables, csv, make)
-    return open_source(uri, base, id_columns=ids, features=features, passthrough=passthrough, copies=copies)
+    preparation = model.preparation
+    categorical = () if preparation is None else preparation.categorical
+    is_table = bool(ids or patterns or passthrough or partition or categorical)
+    is_table = is_table or source_kind(find_files(uri, base)) not in ARRAYS
+    names = model.feature_names if preparation is None else preparation.numeric
+    raw = open_source(
+        uri,
+        base,
+        id_columns=ids,
+        features=[_literal(name) for name in names] if is_table else None,
+        passthrough=passthrough,
+        categorical=[_literal(name) for name in categorical],
+        partition=partition,
+        copies=Copies(Output.of(run).tables if tables is None else tables, csv, make),
+    )
+    return raw if preparation is None else PreparedSource(raw, preparation)
 
 
 @contextmanager
@@ -121,5 +129,6 @@ def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: 
 
 
 def _literal(name: str) -> str:
-    """Glob that matches one column name only."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+    """Pattern that matches one column name only, and is no type."""
+    escaped = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+    return f"[d]{escaped[1:]}" if escaped.startswith("d") else escaped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
 
 def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engine: Engine, seconds: float) -> None:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
-    plan, source, model = prepared.nystroem_plan, prepared.source, fit.model
+    plan, source, model = prepared.nystroem_plan, prepared.source, replace(fit.model, preparation=prepared.preparation)
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(model, run.path / "model")

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -121,7 +121,7 @@ def update_output(
     source = None
     if uri is not None:
         check_separate("OUTPUT", output.path.resolve(), WRITES, uri, base)
-        source = open_like(before.run.path, before.model.feature_names, uri, base)
+        source = open_like(before.run.path, before.model, uri, base)
     offered = [] if source is None else _partitions_of(source)
     withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
     left = before.ledger.without(withdrawn)
@@ -303,6 +303,7 @@ def _solve(before: _Before, run: RunDirectory, sums: Accumulators) -> NystroemMo
         indefinite=before.config.indefinite,
         feature_names=before.model.feature_names,
     )
+    model = replace(model, preparation=before.model.preparation)
     save_model(model, run.path / "model")
     return model
 

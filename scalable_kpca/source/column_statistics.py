@@ -1,0 +1,121 @@
+"""How the values of columns are spread: moments and ends of each, and medians from rows taken at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ColumnStatistics", "RowSample"]
+
+Vector = NDArray[np.float64]
+Block = NDArray[np.floating[Any]]
+
+SAMPLE_ROWS = 2**17  # of which medians are taken
+SAMPLE_BYTES = 64 * 2**20
+
+
+@dataclass(eq=False)
+class ColumnStatistics:
+    """Of each of some numeric columns, over the values that are there, merged block by block.
+
+    Attributes
+    ----------
+    count, missing : ndarray of shape (d,), int64
+        Values, and rows without one.
+    mean, squares : ndarray of shape (d,), float64
+        Mean, and sum of squared deviations from it.
+    low, high : ndarray of shape (d,), float64
+        Smallest and largest value; infinity and -infinity before the first.
+
+    References
+    ----------
+    Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance: equation 2.1.
+    """
+
+    count: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    mean: Vector
+    squares: Vector
+    low: Vector
+    high: Vector
+
+    @classmethod
+    def empty(cls, n_columns: int) -> ColumnStatistics:
+        """Those of no rows."""
+        zeros, ends = np.zeros(n_columns), np.full(n_columns, np.inf)
+        none = np.zeros(n_columns, np.int64)
+        return cls(none, none.copy(), zeros, zeros.copy(), ends, -ends)
+
+    def add(self, values: Block) -> None:
+        """Merge the next rows (m, d); NaN where a value is missing."""
+        if not len(values):
+            return
+        numbers = values.astype(np.float64)
+        missing = np.isnan(numbers)
+        absent = missing.sum(axis=0)
+        there = len(numbers) - absent
+        self.missing += absent
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(numbers, 0.0, where=missing)
+            mean = numbers.sum(axis=0) / np.maximum(there, 1)
+            numbers -= mean
+            np.copyto(numbers, 0.0, where=missing)
+            squares = np.einsum("ij,ij->j", numbers, numbers)
+            numbers += mean
+            total = self.count + there
+            share = there / np.maximum(total, 1)
+            delta = np.where(there > 0, mean - self.mean, 0.0)
+            self.squares += np.where(there > 0, squares, 0.0) + delta * delta * self.count * share
+            self.mean += delta * share
+        self.count = total
+        # of the values themselves: what was shifted is rounded
+        np.copyto(numbers, values, casting="same_kind")
+        self.low = np.fmin(self.low, np.fmin.reduce(numbers, axis=0))
+        self.high = np.fmax(self.high, np.fmax.reduce(numbers, axis=0))
+
+    def filled(self, fill: Vector) -> tuple[Vector, Vector]:
+        """Mean and variance (ddof 0) of each column when every missing value is `fill`, shape (d,) each."""
+        total = np.maximum(self.count + self.missing, 1)
+        mean = (self.count * self.mean + self.missing * fill) / total
+        shifted = self.count * (self.mean - mean) ** 2 + self.missing * (fill - mean) ** 2
+        return mean, (self.squares + shifted) / total
+
+
+class RowSample:
+    """Rows taken at random by their numbers, the same ones however they come."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._size = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (2 * 8 * max(1, n_columns))))
+        self._values, self._order = np.empty((0, n_columns)), np.empty(0, np.uint64)
+
+    def add(self, values: Block, numbers: NDArray[np.int64]) -> None:
+        """The next rows."""
+        order = _scattered(numbers)
+        if len(self._order) == self._size:
+            chosen = order < self._order.max()
+            values, order = values[chosen], order[chosen]
+        self._values = np.concatenate([self._values, values.astype(np.float64)])
+        self._order = np.concatenate([self._order, order])
+        if len(self._order) > self._size:
+            first = np.argpartition(self._order, self._size - 1)[: self._size]
+            self._values, self._order = self._values[first], self._order[first]
+
+    def medians(self) -> Vector:
+        """Of each column; NaN where no row of the sample has a value."""
+        found = np.full(self._values.shape[1], np.nan)
+        for index, column in enumerate(self._values.T):
+            there = column[~np.isnan(column)]
+            if len(there):
+                found[index] = np.median(there)
+        return found
+
+
+def _scattered(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Numbers in an order that looks random: the finaliser of splitmix64 (Steele, Lea and Flood 2014), a bijection."""
+    words = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(31))
