@@ -200,6 +200,7 @@ def update(
     as_json: bool,
 ) -> None:
     """Add new partitions to the Nyström model in OUTPUT; old ones are not fitted again; exit code 99: nothing new."""
+    from scalable_kpca.workflow.health import worst
     from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.update import update_output
@@ -229,6 +230,7 @@ def update(
             "withdrawn": [part.path for part in done.withdrawn],
             "rows": rows,
             "drift": {path: ratio if math.isfinite(ratio) else None for path, ratio in done.drift.items()},
+            "health": worst(done.health),
             "seconds": round(done.seconds, 3),
         },
         as_json,
@@ -243,15 +245,17 @@ def update(
 @click.option(
     "--to", "destination", required=True, type=click.Path(path_type=Path), help="New directory for the scores."
 )
+@_set
 @_json
-def transform(output: Path, source: str, destination: Path, as_json: bool) -> None:
-    """Score new rows with the latest model in OUTPUT."""
+def transform(output: Path, source: str, destination: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Score new rows with the latest model in OUTPUT; --set may change `drift`."""
+    from scalable_kpca.workflow.health import worst
     from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.scoring import transform_source
 
-    n_rows = transform_source(Output(output), source, Path.cwd(), destination)
+    n_rows, health = transform_source(Output(output), source, Path.cwd(), destination, overrides)
     _say([f"{n_rows} rows scored into {destination}"], as_json)
-    _answer({"rows": n_rows, "embedding": str(destination)}, as_json)
+    _answer({"rows": n_rows, "embedding": str(destination), "health": worst(health)}, as_json)
 
 
 @skpca.command()

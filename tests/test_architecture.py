@@ -45,6 +45,7 @@ ORDER = [
     "model",
     "transform",
     "novelty",
+    "health",
     "preimage",
     "exact",
     "approximate",

@@ -130,7 +130,8 @@ def test_updates_of_text_and_of_parquet_make_the_same_model(tmp_path):
             convert(tmp_path / kind, kind)
         update_output(Output(tmp_path / kind / "out"), f"day.{kind}", tmp_path / kind)
         metrics.append(json.loads((latest_run(tmp_path / kind / "out") / "metrics.json").read_text()))
-        metrics[-1]["drift"] = list(metrics[-1]["drift"].values())
+        for name in ("drift", "health"):  # by the paths of the files
+            metrics[-1][name] = list(metrics[-1][name].values())
     assert metrics[0] == metrics[1]
 
 
@@ -151,8 +152,9 @@ def test_a_day_that_changes_while_it_is_added_is_not_published(tmp_path, monkeyp
     write = update._write_scores
 
     def write_and_change(*given):
-        write(*given)
+        found = write(*given)
         (tmp_path / "days" / "day.csv").write_text("id,x0,x1,x2\n1,2,3,4\n")
+        return found
 
     monkeypatch.setattr(update, "_write_scores", write_and_change)
     with pytest.raises(InvalidInputError, match=r"days/day\.csv changed while it was read; nothing is published"):
@@ -164,12 +166,12 @@ def test_a_day_that_changes_while_it_is_added_is_not_published(tmp_path, monkeyp
 def test_transform_leaves_scores_and_nothing_else(tmp_path, fields):
     run_job(write_job(tmp_path, fields))
     write_rows(tmp_path / "new.parquet", 50, 17)
-    assert transform_source(Output(tmp_path / "out"), "new.parquet", tmp_path, tmp_path / "a" / "of Parquet") == 17
+    assert transform_source(Output(tmp_path / "out"), "new.parquet", tmp_path, tmp_path / "a" / "of Parquet")[0] == 17
     convert(tmp_path, "csv")
     before = sorted(tmp_path.rglob("*"))
-    assert transform_source(Output(tmp_path / "out"), "new.csv", tmp_path, tmp_path / "a" / "of text") == 17
-    new = set(tmp_path.rglob("*")) - set(before)
-    assert new == {tmp_path / "a" / "of text", tmp_path / "a" / "of text" / "part-00000.parquet"}
+    assert transform_source(Output(tmp_path / "out"), "new.csv", tmp_path, tmp_path / "a" / "of text")[0] == 17
+    new = {str(path.relative_to(tmp_path)) for path in set(tmp_path.rglob("*")) - set(before)}
+    assert new == {"a/of text", "a/of text/part-00000.parquet", "a/of text/_health.json"}
     assert scores_of(tmp_path / "a" / "of text")[0].equals(scores_of(tmp_path / "a" / "of Parquet")[0])
     (tmp_path / "new.csv").write_text("id,x0,x1,x2\n1,2,3,4\n2,,3,4\n")
     before = sorted(tmp_path.rglob("*"))
@@ -260,4 +262,25 @@ def test_job_on_a_dataset_of_hdf5_is_updated_by_another(tmp_path):
     assert update_output(Output(tmp_path / "out"), "base.h5#others", tmp_path).status == "unchanged"
     withdrawn = update_output(Output(tmp_path / "out"), None, tmp_path, withdraw=[f"{tmp_path}/base.h5#rows"])
     assert len(withdrawn.withdrawn) == 1
-    assert transform_source(Output(tmp_path / "out"), "base.h5#others", tmp_path, tmp_path / "scores") == 20
+    assert transform_source(Output(tmp_path / "out"), "base.h5#others", tmp_path, tmp_path / "scores")[0] == 20
+
+
+def test_columns_of_text_files_are_prepared_as_those_of_parquet_are(tmp_path):
+    columns = {"id": "id", "features": "x*", "categorical": "tag", "nulls": "impute:mean"}
+    found = []
+    for kind in ("parquet", "csv"):
+        folder = tmp_path / kind
+        job = write_job(folder, NYSTROEM, source={"uri": "rows", **columns}, keep="results")
+        for number, file in enumerate(sorted((folder / "rows").iterdir())):
+            table = pq.read_table(file)
+            table = table.append_column("tag", pa.array([f"t{(number + row) % 3}" for row in range(len(table))]))
+            x1 = pa.array([None, *table["x1"].to_pylist()[1:]], pa.float64())
+            pq.write_table(table.set_column(2, "x1", x1), file)
+        if kind == "csv":
+            convert(folder / "rows", kind)
+        planned = outline(load_config(job), folder)
+        assert (planned.plan.n_samples, planned.plan.n_features) == (40, 6)
+        outcome = run_job(job)
+        assert len(copies_in(folder / "out")) == 0
+        found.append([table.to_pydict() for table in scores_of(outcome.run.path / "embedding")])
+    assert found[0] == found[1]

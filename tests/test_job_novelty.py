@@ -32,7 +32,7 @@ def run_job(folder: Path, fields: dict[str, object], **more: object) -> Path:
 
 
 def table_of(directory: Path) -> pa.Table:
-    return pa.concat_tables([pq.read_table(part) for part in sorted(directory.iterdir())])
+    return pa.concat_tables([pq.read_table(part) for part in sorted(directory.glob("*.parquet"))])
 
 
 def rows_of(folder: Path, glob: str) -> np.ndarray:

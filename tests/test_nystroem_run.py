@@ -469,7 +469,7 @@ def test_commands_work_on_a_nystroem_output(job):
 
 def test_transform_gives_the_rows_of_a_run_the_scores_of_the_run(job):
     done = run(job)
-    n_rows = transform_source(Output(job / "out"), "data/*.parquet", job, job / "again")
+    n_rows, _ = transform_source(Output(job / "out"), "data/*.parquet", job, job / "again")
     assert n_rows == N_ROWS
     table = pa.concat_tables([pq.read_table(part) for part in sorted((job / "again").iterdir())])
     trained = table_of(done.run.path)

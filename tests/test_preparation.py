@@ -400,8 +400,8 @@ def test_a_plan_reads_some_rows_only(tmp_path, monkeypatch):
     read = []
     original = survey
 
-    def watched(source, recipe, batches=None, **options):
-        return original(source, recipe, (read.append(len(batch.rows)) or batch for batch in batches), **options)
+    def watched(source, recipe, batches):
+        return original(source, recipe, batches=(read.append(len(batch.rows)) or batch for batch in batches))
 
     monkeypatch.setattr(prepared, "survey", watched)
     source = sample_columns(raw, Recipe("drop", standardize=True))

@@ -52,7 +52,7 @@ def run(folder: Path, fields: dict[str, object]) -> Path:
 
 
 def scores_in(directory: Path) -> tuple[list[int], np.ndarray]:
-    table = pa.concat_tables([pq.read_table(part) for part in sorted(directory.iterdir())])
+    table = pa.concat_tables([pq.read_table(part) for part in sorted(directory.glob("*.parquet"))])
     return table["id"].to_pylist(), np.column_stack([table[f"pc_{k:03d}"].to_numpy() for k in range(3)])
 
 

@@ -399,7 +399,7 @@ def test_scores_are_not_written_where_the_new_rows_are_sought(tmp_path, uri, to,
         with pytest.raises(ConfigError, match="choose another output"):
             transform_source(output, uri, tmp_path, tmp_path / to)
     else:
-        assert transform_source(output, uri, tmp_path, tmp_path / to) == N_ROWS
+        assert transform_source(output, uri, tmp_path, tmp_path / to)[0] == N_ROWS
 
 
 # ---------------------------------------------------------------- disk
@@ -574,7 +574,7 @@ def test_bare_arrays_of_any_name_are_fitted_and_scored(tmp_path):
     zarr.create_array(str(tmp_path / "matrix"), shape=X.shape, chunks=(8, 3), dtype="float64")[...] = X
     outcome = run(tmp_path, source={"uri": "matrix"})
     assert embedding(outcome)["row"].to_pylist() == list(range(20))
-    assert transform_source(Output(tmp_path / "out"), "matrix", tmp_path, tmp_path / "new") == 20
+    assert transform_source(Output(tmp_path / "out"), "matrix", tmp_path, tmp_path / "new")[0] == 20
     np.testing.assert_allclose(pq.read_table(tmp_path / "new")["pc_000"].to_numpy(), scores(outcome)[:, 0], atol=1e-12)
 
 

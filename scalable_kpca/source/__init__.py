@@ -5,6 +5,7 @@
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
+from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
 from scalable_kpca.source.copies import CopiedSource, Copies
 from scalable_kpca.source.copy_files import remove_copies
 from scalable_kpca.source.decoding import ParquetSpan
@@ -47,7 +48,7 @@ from scalable_kpca.source.sparse import (
 )
 from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
-from scalable_kpca.source.survey import RawSource
+from scalable_kpca.source.survey import RawSource, Survey, survey
 from scalable_kpca.source.tables import Source, open_source
 from scalable_kpca.source.written import write_table
 
@@ -59,6 +60,7 @@ __all__ = [
     "ArraySource",
     "ArraySpan",
     "Batch",
+    "ColumnStatistics",
     "CopiedSource",
     "Copies",
     "CsvOptions",
@@ -75,6 +77,7 @@ __all__ = [
     "Recipe",
     "RowBlock",
     "RowNumbers",
+    "RowSample",
     "RowSummary",
     "Rows",
     "RowsSpan",
@@ -84,6 +87,7 @@ __all__ = [
     "SparseRows",
     "StoredRows",
     "StoredSparseRows",
+    "Survey",
     "Vocabulary",
     "alike",
     "as_csr",
@@ -106,6 +110,7 @@ __all__ = [
     "sample_columns",
     "squared_norms_of",
     "stack",
+    "survey",
     "write_matrix",
     "write_rows",
     "write_sparse_rows",

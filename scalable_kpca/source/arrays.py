@@ -124,6 +124,11 @@ class ArraySource:
         self.group_rows = [[stop - start for start, stop in cut(self._shape[0], self._group)]]
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the parts are."""
+        return tuple(part.path for part in self.parts)
+
+    @property
     def n_samples(self) -> int:
         """Number of rows."""
         return self.parts[0].n_rows

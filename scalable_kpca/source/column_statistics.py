@@ -85,11 +85,21 @@ class ColumnStatistics:
 
 
 class RowSample:
-    """Rows taken at random by their numbers, the same ones however they come."""
+    """Rows taken at random by their numbers, the same ones however they come; all of them where there are few.
+
+    Parameters
+    ----------
+    n_columns : int
+
+    Attributes
+    ----------
+    values : ndarray of shape (s, n_columns), float64
+        Those of the rows that are taken so far; s ≤ 131 072, and less where they would have more than 32 MiB.
+    """
 
     def __init__(self, n_columns: int) -> None:
         self._size = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (2 * 8 * max(1, n_columns))))
-        self._values, self._order = np.empty((0, n_columns)), np.empty(0, np.uint64)
+        self.values, self._order = np.empty((0, n_columns)), np.empty(0, np.uint64)
 
     def add(self, values: Block, numbers: NDArray[np.int64]) -> None:
         """The next rows."""
@@ -97,16 +107,16 @@ class RowSample:
         if len(self._order) == self._size:
             chosen = order < self._order.max()
             values, order = values[chosen], order[chosen]
-        self._values = np.concatenate([self._values, values.astype(np.float64)])
+        self.values = np.concatenate([self.values, values.astype(np.float64)])
         self._order = np.concatenate([self._order, order])
         if len(self._order) > self._size:
             first = np.argpartition(self._order, self._size - 1)[: self._size]
-            self._values, self._order = self._values[first], self._order[first]
+            self.values, self._order = self.values[first], self._order[first]
 
     def medians(self) -> Vector:
         """Of each column; NaN where no row of the sample has a value."""
-        found = np.full(self._values.shape[1], np.nan)
-        for index, column in enumerate(self._values.T):
+        found = np.full(self.values.shape[1], np.nan)
+        for index, column in enumerate(self.values.T):
             there = column[~np.isnan(column)]
             if len(there):
                 found[index] = np.median(there)

@@ -84,6 +84,11 @@ class ParquetSource:
         self._cursors = [_cursor_bytes(footer, used) for footer in footers]
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the parts are."""
+        return tuple(part.path for part in self.parts)
+
+    @property
     def n_samples(self) -> int:
         """Number of rows, from the files' footers."""
         return sum(part.n_rows for part in self.parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import RowError
 from scalable_kpca.records import digest_json
 from scalable_kpca.source.decoding import PIECE_BYTES
+from scalable_kpca.source.learning import fit_preparation
 from scalable_kpca.source.parquet import pieces
 from scalable_kpca.source.parts import BATCH_BYTES, Part, changed_file
 from scalable_kpca.source.preparation import Preparation, Recipe
 from scalable_kpca.source.spans import Batch, Labels
-from scalable_kpca.source.survey import RawSource, fit_preparation, survey
+from scalable_kpca.source.survey import RawSource, Survey, survey
 
 __all__ = ["PreparedSource", "PreparedSpan", "prepare_columns", "sample_columns"]
 
@@ -164,17 +165,28 @@ class PreparedSource:
         Rows of each row group of each file that are not left out; they are counted when they are first asked for.
     counted : bool
         Whether `kept` is known, and not merely at most so many.
+    found : Survey, optional
+        Of all rows, when the preparation was fitted on them.
 
     Attributes
     ----------
+    raw, preparation, found
+        See above.
     feature_names, label_names, dtype
         See `Source`.
     """
 
     def __init__(
-        self, raw: RawSource, preparation: Preparation, kept: list[list[int]] | None = None, *, counted: bool = True
+        self,
+        raw: RawSource,
+        preparation: Preparation,
+        kept: list[list[int]] | None = None,
+        *,
+        counted: bool = True,
+        found: Survey | None = None,
     ) -> None:
-        self._raw, self.preparation, self._given, self._counted = raw, preparation, kept, counted
+        self.raw, self.preparation, self.found = raw, preparation, found
+        self._given, self._counted = kept, counted
         self.feature_names = preparation.feature_names
         self.label_names = raw.label_names
         self.dtype = raw.dtype
@@ -183,18 +195,31 @@ class PreparedSource:
     def parts(self) -> tuple[Part, ...]:
         """Files, with their rows that are not left out."""
         return tuple(
-            Part(part.path, sum(kept), part.inner) for part, kept in zip(self._raw.parts, self._kept, strict=True)
+            Part(part.path, sum(kept), part.inner) for part, kept in zip(self.raw.parts, self._kept, strict=True)
         )
-
-    @property
-    def raw(self) -> RawSource:
-        """The table."""
-        return self._raw
 
     @property
     def copied_bytes(self) -> int:
         """Of the copies that the table is read from."""
-        return self._raw.copied_bytes
+        return self.raw.copied_bytes
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the parts are; no row is counted for it."""
+        return self.raw.paths
+
+    def only(self, parts: Collection[int]) -> PreparedSource:
+        """The same source, of which all parts but these have no rows: theirs need not be counted."""
+        if self.preparation.recipe.nulls != "drop" or self._given is not None:
+            every = self._kept
+            kept = [every[part] if part in parts else [0] * len(every[part]) for part in range(len(every))]
+        else:
+            kept = [[0] * len(sizes) for sizes in self.raw.group_rows]
+            files: Iterator[RawSpan] = self.raw.whole_files()
+            for part, whole in enumerate(files):
+                if part in parts:
+                    kept[part] = self._count(whole.batches(self._batch_rows)).kept[part]
+        return PreparedSource(self.raw, self.preparation, kept)
 
     @property
     def n_samples(self) -> int:
@@ -203,23 +228,22 @@ class PreparedSource:
 
     def batches(self) -> Iterator[Batch]:
         """All rows in order, a few MiB at a time."""
-        size = max(1, BATCH_BYTES // (8 * len(self.feature_names) + 8 * len(self.label_names)))
-        start, files = 0, self._raw.whole_files()  # type: int, Iterator[RawSpan]
+        start, files = 0, self.raw.whole_files()  # type: int, Iterator[RawSpan]
         for raw, kept in zip(files, self._kept, strict=True):
-            yield from self._span(raw, start, sum(kept)).batches(size, "all")
+            yield from self._span(raw, start, sum(kept)).batches(self._batch_rows, "all")
             start += sum(kept)
 
     def spans(self, span_rows: int) -> list[PreparedSpan]:
         """Spans of at most `span_rows` rows, as `ParquetSource.spans` makes them of the rows that are not left out."""
         spans, start, raw_start = [], 0, 0
-        for part, (sizes, kept) in enumerate(zip(self._raw.group_rows, self._kept, strict=True)):
+        for part, (sizes, kept) in enumerate(zip(self.raw.group_rows, self._kept, strict=True)):
             for groups, skip, n_rows in pieces(kept, span_rows):
                 before, inside = sum(sizes[: groups[0]]), sum(sizes[slice(*groups)])
                 raw: RawSpan
                 if kept == sizes:  # nothing is left out: the span is where it would be
-                    raw, skipped = self._raw.span(part, raw_start + before + skip, groups, skip, n_rows), 0
+                    raw, skipped = self.raw.span(part, raw_start + before + skip, groups, skip, n_rows), 0
                 else:
-                    raw, skipped = self._raw.span(part, raw_start + before, groups, 0, inside), skip
+                    raw, skipped = self.raw.span(part, raw_start + before, groups, 0, inside), skip
                 spans.append(self._span(raw, start, n_rows, skipped))
                 start += n_rows
             raw_start += sum(sizes)
@@ -227,7 +251,7 @@ class PreparedSource:
 
     def fingerprint(self) -> str:
         """SHA-256 of the contents of all files in order, of the roles of columns, and of how they are prepared."""
-        return self.fingerprint_of(self._raw.fingerprint())
+        return self.fingerprint_of(self.raw.fingerprint())
 
     def fingerprint_of(self, contents: str) -> str:
         """What `fingerprint` is when that of the table is `contents`."""
@@ -235,31 +259,38 @@ class PreparedSource:
 
     def part_fingerprints(self) -> tuple[str, ...]:
         """SHA-256 of the content of each file, of the roles of columns, and of the numbers they are prepared with."""
-        return tuple(digest_json([name, self.preparation.digest]) for name in self._raw.part_fingerprints())
+        return tuple(digest_json([name, self.preparation.digest]) for name in self.raw.part_fingerprints())
 
     @cached_property
     def _kept(self) -> list[list[int]]:
         if self._given is not None:
             return self._given
         if self.preparation.recipe.nulls != "drop":
-            return self._raw.group_rows
-        return survey(self._raw, self.preparation.recipe, with_categories=False).kept
+            return self.raw.group_rows
+        return self._count().kept
+
+    def _count(self, batches: Iterator[Batch] | None = None) -> Survey:
+        return survey(self.raw, self.preparation.recipe, batches=batches, known=self.preparation.vocabularies)
+
+    @property
+    def _batch_rows(self) -> int:
+        return max(1, BATCH_BYTES // (8 * len(self.feature_names) + 8 * len(self.label_names)))
 
     def _span(self, raw: RawSpan, start: int, n_rows: int, skip: int = 0) -> PreparedSpan:
-        ids, labels = self._raw.id_names, self.label_names
+        ids, labels = self.raw.id_names, self.label_names
         return PreparedSpan(raw, self.preparation, ids, labels, start, n_rows, skip, self._counted)
 
 
 def prepare_columns(raw: RawSource, recipe: Recipe) -> PreparedSource:
     """A table with its columns prepared as a recipe asks for, after one pass over all its rows: see `survey`."""
     found = survey(raw, recipe)
-    return PreparedSource(raw, fit_preparation(raw, recipe, found), found.kept)
+    return PreparedSource(raw, fit_preparation(raw, recipe, found), found.kept, found=found)
 
 
 def sample_columns(raw: RawSource, recipe: Recipe) -> PreparedSource:
     """The same from some of the rows, for plans: no row is left out yet, and categories may be missing."""
     spans = raw.spans(SAMPLE_ROWS)
     chosen = [spans[int(at)] for at in np.unique(np.linspace(0, len(spans) - 1, SAMPLE_SPANS).astype(int))]
-    found = survey(raw, recipe, (next(iter(span.batches(SAMPLE_ROWS))) for span in chosen))
+    found = survey(raw, recipe, batches=(next(iter(span.batches(SAMPLE_ROWS))) for span in chosen))
     preparation = fit_preparation(raw, replace(recipe, unknown="ignore"), found)
     return PreparedSource(raw, preparation, raw.group_rows, counted=False)

@@ -85,6 +85,11 @@ class SampledSource:
             )
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the parts are."""
+        return tuple(part.path for part in self.parts)
+
+    @property
     def n_samples(self) -> int:
         """Number of rows, about."""
         return sum(part.n_rows for part in self.parts)

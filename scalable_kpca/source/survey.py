@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,12 @@ from scalable_kpca.errors import InvalidInputError, RowError
 from scalable_kpca.source.arrays import ArraySource
 from scalable_kpca.source.checks import FiniteCheck
 from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
-from scalable_kpca.source.location import natural_key
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import BATCH_BYTES, naming_files
-from scalable_kpca.source.preparation import Preparation, Recipe, Vocabulary, category_texts, missing_rows
+from scalable_kpca.source.preparation import Recipe, Vocabulary, category_texts, missing_rows
 from scalable_kpca.source.spans import Batch
 
-__all__ = ["RawSource", "Survey", "fit_preparation", "survey"]
+__all__ = ["RawSource", "Survey", "survey"]
 
 RawSource = ParquetSource | ArraySource
 Vector = NDArray[np.float64]
@@ -34,8 +33,15 @@ class Survey:
     ----------
     columns : ColumnStatistics
         Of the numeric columns, over the rows that are kept.
+    missing : ndarray of shape (d + d_categorical,), int64
+        Of the numeric and the categorical columns, rows without a value; rows that are not kept count.
+    outside : ndarray of shape (d,), int64
+        Values that are kept and below or above what was expected; 0 where nothing was.
     categories : list of dict
-        Of each categorical column, how often each of its categories is there; None is that of nulls.
+        Of each categorical column, how often each of its categories is kept; None is that of nulls.
+    unknown : int
+        Entries of categorical columns that are none of the known categories.
+    n_rows, n_kept : int
     kept : list of list of int
         Rows of each row group of each file that are not left out.
     medians : ndarray of shape (d,), float64, or None
@@ -43,13 +49,23 @@ class Survey:
     """
 
     columns: ColumnStatistics
+    missing: NDArray[np.int64]
+    outside: NDArray[np.int64]
     categories: list[dict[str | None, int]]
+    unknown: int = 0
+    n_rows: int = 0
+    n_kept: int = 0
     kept: list[list[int]] = field(default_factory=list)
     medians: Vector | None = None
 
 
 def survey(
-    source: RawSource, recipe: Recipe, batches: Iterator[Batch] | None = None, *, with_categories: bool = True
+    source: RawSource,
+    recipe: Recipe,
+    *,
+    batches: Iterable[Batch] | None = None,
+    known: Sequence[Vocabulary] | None = None,
+    expected: tuple[Vector, Vector] | None = None,
 ) -> Survey:
     """Statistics of a table's columns.
 
@@ -59,10 +75,12 @@ def survey(
         Its features are the numeric columns.
     recipe : Recipe
         Says which rows are left out, and what is an error.
-    batches : iterator of Batch, optional
+    batches : iterable of Batch, optional
         Some of the rows of `source`, in place of all.
-    with_categories : bool
-        Whether categories are counted.
+    known : sequence of Vocabulary, optional
+        Of a fit: other categories are counted together, and nulls are no error.
+    expected : tuple of ndarray of shape (d,), optional
+        Smallest and largest value of each numeric column in the rows of a fit.
 
     Raises
     ------
@@ -75,86 +93,52 @@ def survey(
     where medians are asked for: they are those of at most 131 072 rows, or as many as these bytes hold, taken at random
     by their numbers; of all rows where there are no more.
     """
-    names = source.feature_names
-    found = Survey(ColumnStatistics.empty(len(names)), [{} for _ in source.categorical])
-    finite = FiniteCheck(names)
-    sample = RowSample(len(names)) if recipe.nulls == "impute:median" else None
-    kept = _KeptRows(source.group_rows)
+    d, n_columns = len(source.feature_names), len(source.feature_names) + len(source.categorical)
+    counts: list[dict[str | None, int]] = [dict.fromkeys(vocabulary.values, 0) for vocabulary in known or ()]
+    found = Survey(
+        ColumnStatistics.empty(d),
+        np.zeros(n_columns, np.int64),
+        np.zeros(d, np.int64),
+        counts or [{} for _ in source.categorical],
+    )
+    finite, kept = FiniteCheck(source.feature_names), _KeptRows(source.group_rows)
+    sample = RowSample(d) if recipe.nulls == "impute:median" and known is None else None
     with naming_files(source.parts):
         for batch in _all_batches(source) if batches is None else batches:
-            values, table = batch.rows, batch.labels
-            finite.add(values if recipe.nulls == "error" else np.where(np.isnan(values), 0, values))
-            numbers = np.arange(batch.start, batch.start + len(values))
-            columns = [category_texts(table[name]) for name in source.categorical]
-            if recipe.nulls == "drop":
-                keep = ~missing_rows(values, columns)
-                values, numbers = values[keep], numbers[keep]
-                columns = [column.filter(keep) for column in columns]
+            finite.seen = batch.start
+            finite.add(batch.rows if recipe.nulls == "error" else np.where(np.isnan(batch.rows), 0, batch.rows))
+            columns = [category_texts(batch.labels[name]) for name in source.categorical]
+            values, columns, numbers = _kept_of(batch, columns, recipe, found)
             kept.add(numbers)
             found.columns.add(values)
+            if expected is not None:
+                found.outside += ((values < expected[0]) | (values > expected[1])).sum(axis=0)
             if sample is not None:
                 sample.add(values, numbers)
-            for name, column, counts in zip(source.categorical, columns, found.categories, strict=True):
-                if with_categories:
-                    _count(name, column, counts, recipe, batch.start)
+            for name, column, own in zip(source.categorical, columns, found.categories, strict=True):
+                if known is None:
+                    _count(name, column, own, recipe, batch.start)
+                else:
+                    found.unknown += _count_known(column, own)
         finite.raise_if_any()
     found.kept = kept.by_file()
     found.medians = None if sample is None else sample.medians()
     return found
 
 
-def fit_preparation(source: RawSource, recipe: Recipe, found: Survey) -> Preparation:
-    """The preparation that a recipe comes to on the rows of a survey.
-
-    Raises
-    ------
-    InvalidInputError
-        When no row is left, or a column has no value that could stand for those that are missing.
-    """
-    columns, names = found.columns, source.feature_names
-    n_rows = sum(map(sum, found.kept))
-    if n_rows == 0 and source.n_samples:
-        raise InvalidInputError(
-            f"each of the {source.n_samples} rows has a null in one of the features; leave the columns out that are "
-            'empty, or set source.nulls to "impute:median".'
-        )
-    fill: Vector = np.zeros(0)
-    if recipe.imputes and names:
-        constant = np.full(len(names), recipe.fill)
-        medians = columns.mean if found.medians is None else found.medians
-        fill = {"impute:mean": columns.mean, "impute:median": medians}.get(recipe.nulls, constant)
-        fill = np.where(np.isnan(fill), columns.mean, fill)  # a column with so few values that the sample has none
-        empty = [name for name, count in zip(names, columns.count, strict=True) if count == 0]
-        if empty and recipe.nulls != "impute:constant":
-            raise InvalidInputError(
-                f'column "{empty[0]}" has no value in any of the {n_rows} rows; leave it out of source.features, or '
-                "set source.nulls to impute:constant."
-            )
-    mean, scale = _standard(columns, fill) if recipe.standardize and names else (np.zeros(0), np.zeros(0))
-    vocabularies = tuple(
-        Vocabulary(name, tuple(sorted(counts, key=_category_order)))
-        for name, counts in zip(source.categorical, found.categories, strict=True)
-    )
-    return Preparation(recipe, names, vocabularies, tuple(fill.tolist()), tuple(mean.tolist()), tuple(scale.tolist()))
-
-
-def _standard(columns: ColumnStatistics, fill: Vector) -> tuple[Vector, Vector]:
-    """Mean and standard deviation of each column, missing values filled in; 1 where all values are the same."""
-    mean, variance = (
-        columns.filled(fill) if len(fill) else (columns.mean, columns.squares / np.maximum(columns.count, 1))
-    )
-    if not np.isfinite(variance).all() or not np.isfinite(mean).all():
-        raise InvalidInputError("the variance of a column is beyond float64; rescale it before it is standardized.")
-    # what rounding alone can make of values that are all the same: a sum of n terms is off by n·eps of their sizes
-    n = np.maximum(columns.count + columns.missing, 1)
-    rounding = n * np.finfo(np.float64).eps
-    constant = variance <= rounding * variance + (rounding * mean) ** 2
-    return mean, np.where(constant, 1.0, np.sqrt(variance))
-
-
-def _category_order(value: str | None) -> tuple[Any, ...]:
-    """Natural order of texts, the null last."""
-    return (value is None, natural_key(value or ""), value or "")
+def _kept_of(
+    batch: Batch, columns: list[Any], recipe: Recipe, found: Survey
+) -> tuple[Block, list[Any], NDArray[np.int64]]:
+    """Values, categories and numbers of the rows of a batch that are not left out; counts what is missing."""
+    values, numbers = batch.rows, np.arange(batch.start, batch.start + len(batch.rows))
+    found.missing[: values.shape[1]] += np.isnan(values).sum(axis=0)
+    found.missing[values.shape[1] :] += np.array([column.null_count for column in columns], np.int64)
+    if recipe.nulls == "drop":
+        keep = ~missing_rows(values, columns)
+        values, numbers = values[keep], numbers[keep]
+        columns = [column.filter(keep) for column in columns]
+    found.n_rows, found.n_kept = found.n_rows + len(batch.rows), found.n_kept + len(values)
+    return values, columns, numbers
 
 
 def _count(name: str, column: Any, counts: dict[str | None, int], recipe: Recipe, start: int) -> None:
@@ -180,6 +164,18 @@ def _count(name: str, column: Any, counts: dict[str | None, int], recipe: Recipe
             f"{', '.join(map(repr, list(counts)[:3]))}, and each would be a feature; leave it out of "
             "source.categorical, or raise source.max_categories."
         )
+
+
+def _count_known(column: Any, counts: dict[str | None, int]) -> int:
+    """Add the known categories of the next rows to their counts; how many others there are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = list(counts)
+    codes = pc.index_in(column, value_set=pa.array(values, pa.string())).drop_null().to_numpy(zero_copy_only=False)
+    for value, count in zip(values, np.bincount(codes, minlength=len(values)).tolist(), strict=True):
+        counts[value] += count
+    return len(column) - len(codes)
 
 
 def _all_batches(source: RawSource) -> Iterator[Batch]:

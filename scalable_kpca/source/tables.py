@@ -42,6 +42,10 @@ class Source(Protocol):
     @property
     def parts(self) -> tuple[Part, ...]: ...  # noqa: D102
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the parts are; no row is read for it."""
+
+    @property
     def n_samples(self) -> int: ...  # noqa: D102
     def batches(self) -> Iterator[Batch]:
         """All rows in order, a few MiB at a time."""

@@ -21,6 +21,7 @@ __all__ = [
     "CsvConfig",
     "DriftConfig",
     "KernelConfig",
+    "Limits",
     "NystroemConfig",
     "OutputConfig",
     "Place",
@@ -121,11 +122,49 @@ class NystroemConfig(Section):
     landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform"
 
 
+class Limits(Section):
+    """Of one measure of drift."""
+
+    warn: float | None = Field(default=None, ge=0, description="Above it there is a warning.")
+    fail: float | None = Field(default=None, ge=0, description="Above it nothing is published, exit code 65.")
+
+
 class DriftConfig(Section):
-    """How badly landmarks may reach a new partition: its share of trace left out, over that of the base run's rows."""
+    """How far later rows may be from those of the fit, each measure less what chance gives.
+
+    `warn` and `fail` are of landmarks: the share of trace that they leave out of a new partition, over that of the base
+    run's rows; the others are of `skpca transform` too.
+    """
 
     warn: float | None = Field(default=2.0, gt=0, description="Ratio above which `skpca update` warns.")
     fail: float | None = Field(default=None, gt=0, description="Ratio above which it refuses the partition.")
+    missing: Limits = Field(
+        default=Limits(warn=0.05), description="Share of rows without a value in a column, less that of the fit."
+    )
+    outside: Limits = Field(
+        default=Limits(warn=0.05), description="Share of a column's values below or above all that the fit has seen."
+    )
+    mean: Limits = Field(
+        default=Limits(warn=1.0), description="Shift of a column's mean, in standard deviations of the fit."
+    )
+    spread: Limits = Field(
+        default=Limits(), description="Ratio of a column's standard deviation to that of the fit, or the other way."
+    )
+    unknown: Limits = Field(
+        default=Limits(warn=0.05), description="Share of categories that the fit has not seen (source.unknown: ignore)."
+    )
+    psi: Limits = Field(
+        default=Limits(warn=0.25), description="Population stability index of the leading components' scores."
+    )
+    novelty: Limits = Field(
+        default=Limits(warn=0.05),
+        description="Share of rows more novel than all but one in a hundred of the fit's, less that one; with novelty.",
+    )
+
+    def limits(self, measure: str) -> Limits:
+        """Of a measure."""
+        found: Limits = getattr(self, measure)
+        return found
 
 
 class OutputConfig(Section):
@@ -190,6 +229,10 @@ class Config(Section):
     tile_rows: int | None = Field(default=None, ge=1)
     solver: SolverConfig = SolverConfig()
     nystroem: NystroemConfig = NystroemConfig()
+    health: bool = Field(
+        default=True,
+        description="Whether a run keeps what its rows are like (profile.json), and later rows are compared with it.",
+    )
     drift: DriftConfig = DriftConfig()
     novelty: bool = Field(
         default=False,

@@ -12,6 +12,7 @@ from scalable_kpca.novelty import warn_of_rounding
 from scalable_kpca.source import Span
 from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
+from scalable_kpca.workflow.health import Comparison, Tally, Watch
 from scalable_kpca.workflow.parts import PartWriter, with_scores
 
 __all__ = ["write_scores"]
@@ -28,7 +29,9 @@ def write_scores(
     batch_rows: int,
     wave: int,
     numbers: Mapping[int, int] | None = None,
-) -> None:
+    watch: Watch | None = None,
+    comparison: Comparison | None = None,
+) -> dict[int, Tally]:
     """One Parquet part for each input part: labels and scores of the same rows, from the same read.
 
     Parameters
@@ -47,19 +50,42 @@ def write_scores(
         Rows that a task reads at a time; tasks whose tables are in memory together.
     numbers : mapping, optional
         Number of the part that is written, of the part that is read; the same by default.
+    watch : Watch, optional
+        Sees every table as it passes.
+    comparison : Comparison, optional
+        With the profile of a fit.
+
+    Returns
+    -------
+    dict
+        Of each part that is read, how its rows compare; empty without a comparison.
     """
     directory.mkdir()
     if novelty:
         warn_of_rounding(model)
     scores_of = score_columns(model, novelty=novelty)
-    tables = map_spans(engine, spans, _scored, scores_of, batch_rows, stage="score", wave=wave)
+    scored = map_spans(engine, spans, _scored, scores_of, comparison, batch_rows, stage="score", wave=wave)
+    tallies: dict[int, Tally] = {}
     with PartWriter(directory, list(part_rows)) as parts:
-        for span, table in zip(spans, tables, strict=True):
+        for span, (table, counts) in zip(spans, scored, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
+            if watch is not None:
+                watch.add(span.start, table)
+            if comparison is not None:
+                tallies.setdefault(span.part, comparison.tally()).add(counts, table)
+    return tallies
 
 
-def _scored(span: Span, scores_of: Callable[[Any], ScoreColumns], batch_rows: int) -> Any:
+def _scored(
+    span: Span, scores_of: Callable[[Any], ScoreColumns], comparison: Comparison | None, batch_rows: int
+) -> tuple[Any, Any]:
+    """Labels and scores of a span's rows, and how many of them are in which bin of a comparison."""
     import pyarrow as pa
 
-    scored = [with_scores(batch.labels, *scores_of(batch.rows)) for batch in span.batches(batch_rows, "all")]
-    return pa.concat_tables(scored)
+    tables, counts = [], 0  # type: list[Any], Any
+    for batch in span.batches(batch_rows, "all"):
+        scores, novelty = scores_of(batch.rows)
+        tables.append(with_scores(batch.labels, scores, novelty))
+        if comparison is not None:
+            counts = counts + comparison.counts(batch.rows, scores)
+    return pa.concat_tables(tables), counts

@@ -12,6 +12,7 @@
        journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
        damaged/                                    tiles that did not match their checksum or their sums
        model/ embedding/ metrics.json run.json     results
+       profile.json                                what its rows are like: later ones are compared with them
        ledger.json contributions/                  of a Nyström run: which partitions are in it; sums of those that
                                                    came by updates
        COMMIT.json              list of results with size and digest
@@ -33,7 +34,7 @@ from scalable_kpca.workflow.files import file_digest, read_json
 
 __all__ = ["RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
 
-RESULTS = ("model", "embedding", "metrics.json", "run.json", "ledger.json", "contributions")
+RESULTS = ("model", "embedding", "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
 WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
 
 # what a reader may come upon in an output, down to where the parts are

@@ -102,7 +102,7 @@ def override_config(
     for override in overrides:
         if override.partition("=")[0].partition(".")[0] not in sections:
             raise ConfigError(
-                f"--set {override!r}: an update may change {', '.join(sections)} only; for anything else `skpca run` "
+                f"--set {override!r}: only {', '.join(sections)} can be changed here; for anything else `skpca run` "
                 "makes a new base."
             )
         _apply(fields, f"--set {override!r}", *_split(override))

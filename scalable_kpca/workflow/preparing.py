@@ -57,7 +57,7 @@ def prepare(config: Config, base: Path) -> Prepared:
     """
     output = _output_of(config, base)
     raw = _open(config, base, output)
-    states = {part.path: file_states([part.path]) for part in raw.parts}
+    states = {path: file_states([path]) for path in raw.paths}
     digest, source = raw.fingerprint(), raw  # type: str, Source
     if config.source.recipe is not None:
         prepared = prepare_columns(raw, config.source.recipe)

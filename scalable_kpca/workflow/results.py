@@ -7,19 +7,27 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.exact import ExactFit
+from scalable_kpca.health import score_bins
 from scalable_kpca.machine import installed_version
 from scalable_kpca.model import Model, save_model
 from scalable_kpca.novelty import training_novelty
 from scalable_kpca.report import metrics
+from scalable_kpca.source import PreparedSource
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import write_json
+from scalable_kpca.workflow.health import survey_rows, write_profile
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.parts import part_name, with_scores, write_part
 
 __all__ = ["run_description", "write_results"]
+
+Vector = NDArray[np.float64]
 
 
 def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds: float) -> None:
@@ -27,7 +35,13 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(replace(fit.model, preparation=prepared.preparation), run.path / "model")
-    _write_embedding(prepared, run, fit.model)
+    novelty = training_novelty(fit.model) if prepared.config.novelty else None
+    _write_embedding(prepared, run, fit.model, novelty)
+    if prepared.config.health:
+        source = prepared.source
+        found = source.found if isinstance(source, PreparedSource) else None
+        found = survey_rows(fit.model.rows, fit.model.tile_rows) if found is None else found
+        write_profile(run.path, source, found, score_bins(fit.model.training_scores, novelty))
     write_json(run.path / "metrics.json", metrics(fit.model))
     counts = fit.build_counts
     description = run_description(prepared.config, prepared.fingerprint, seconds)
@@ -55,14 +69,13 @@ def run_description(config: Config, fingerprint: str, seconds: float) -> dict[st
     }
 
 
-def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model) -> None:
+def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model, novelty: Vector | None) -> None:
     """One part for each input part: its labels and the scores of the same rows."""
     import pyarrow.parquet as pq
 
     directory = run.path / "embedding"
     directory.mkdir()
     scores, start = model.training_scores, 0
-    novelty = training_novelty(model) if prepared.config.novelty else None
     for index, part in enumerate(prepared.source.parts):
         labels = pq.read_table(run.path / "labels" / part_name(index))
         stop = start + part.n_rows

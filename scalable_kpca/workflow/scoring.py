@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from scalable_kpca.disk import new_directory, scratch_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
@@ -16,15 +17,18 @@ from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.csv_config import CsvConfig
-from scalable_kpca.workflow.files import read_json
+from scalable_kpca.workflow.files import read_json, write_json
+from scalable_kpca.workflow.health import PROFILE, Comparison, Health, Tally
 from scalable_kpca.workflow.layout import Output
-from scalable_kpca.workflow.loading import check_place
+from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
 
 __all__ = ["open_like", "transform_source"]
 
 
-def transform_source(output: Output, uri: str, base: Path, destination: Path) -> int:
+def transform_source(
+    output: Output, uri: str, base: Path, destination: Path, overrides: Sequence[str] = ()
+) -> tuple[int, dict[str, Any]]:
     """Scores of another source's rows with the model in force, as Parquet parts in a new directory.
 
     Parameters
@@ -37,26 +41,31 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
         What a relative `uri` is relative to.
     destination : Path
         Directory that does not exist; it appears whole.
+    overrides : sequence of str
+        Changes to the section ``drift`` of the configuration of the run, such as ``drift.psi.fail=1``.
 
     Returns
     -------
-    int
-        Number of rows.
+    n_rows : int
+    health : dict
+        How each part compares with the rows of the fit; also in ``_health.json`` beside the scores.
 
     Raises
     ------
+    InvalidInputError
+        For rows that cannot be scored, or are too far from those of the fit.
     StorageError
         When the model is not what was committed, which it is read once for before any row is scored, or when something
         has the name of the destination, also by the time that the scores are there.
     """
     check_place("--source", uri)
     run = output.require_latest()
-    problems = run.problems(("model", "run.json"))
+    problems = run.problems(("model", "run.json", PROFILE))
     if problems:
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
-    novelty = bool(read_json(run.path / "run.json")["config"].get("novelty"))
-    if novelty:
+    config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift",))
+    if config.novelty:
         warn_of_rounding(model)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
@@ -65,9 +74,14 @@ def transform_source(output: Output, uri: str, base: Path, destination: Path) ->
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
     with storage_errors(f"writing {destination}"), _tables_for(destination, uri, base) as tables:
         source = open_like(run.path, model, uri, base, tables=tables)
+        health = Health(run.path, config, source, dict(enumerate(source.paths)))
+        health.judge_columns()
         with new_directory(destination) as staging:
-            _write_scores(model, source, staging, novelty=novelty)
-    return source.n_samples
+            tallies = _write_scores(model, source, staging, health.comparison(model), novelty=config.novelty)
+            health.judge_scores(tallies)
+            if health.to_json():
+                write_json(staging / "_health.json", health.to_json())
+    return source.n_samples, health.to_json()
 
 
 def open_like(
@@ -116,16 +130,25 @@ def _tables_for(destination: Path, uri: str, base: Path) -> Iterator[Path | None
         yield scratch / "tables"
 
 
-def _write_scores(model: AnyModel, source: Source, directory: Path, *, novelty: bool) -> None:
+def _write_scores(
+    model: AnyModel, source: Source, directory: Path, comparison: Comparison | None, *, novelty: bool
+) -> dict[int, Tally]:
     check_width(len(source.feature_names), model.n_features)
     scores_of, finite = score_columns(model, novelty=novelty), FiniteCheck(source.feature_names)
+    tallies: dict[int, Tally] = {}
     with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
         for batch in source.batches():
             finite.add(batch.rows)
-            if finite.first is None:
-                parts.add(batch.part, with_scores(batch.labels, *scores_of(batch.rows)))
+            if finite.first is not None:
+                continue
+            scores, novel = scores_of(batch.rows)
+            table = with_scores(batch.labels, scores, novel)
+            parts.add(batch.part, table)
+            if comparison is not None:
+                tallies.setdefault(batch.part, comparison.tally()).add(comparison.counts(batch.rows, scores), table)
     with naming_files(source.parts):
         finite.raise_if_any()
+    return tallies
 
 
 def _literal(name: str) -> str:

@@ -15,15 +15,16 @@ from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine
 from scalable_kpca.kernels import Kernel
 from scalable_kpca.landmarks import Landmarks, find_landmarks, sampled_gamma
-from scalable_kpca.model import save_model
+from scalable_kpca.model import NystroemModel, save_model
 from scalable_kpca.nystroem import SumsCheckpoint, accumulate_spans, approximate_eigenvectors, build_basis
 from scalable_kpca.records import digest_arrays, digest_json, read_record, write_record
 from scalable_kpca.report import metrics
-from scalable_kpca.source import Rows, RowSummary, row_spans
+from scalable_kpca.source import PreparedSource, Rows, RowSummary, Source, row_spans
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.checks import check_scores_room
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.files import file_states, write_json
+from scalable_kpca.workflow.health import Watch, survey_source, write_profile
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
@@ -50,7 +51,7 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     kernel_of = _kernel_of(prepared, engine, plan)
     check_scores_room(run.path, plan, n_parts=len(prepared.source.parts))
     spans = prepared.source.spans(plan.span_rows)
-    key = digest_json([prepared.fingerprint, file_states(part.path for part in prepared.source.parts)])
+    key = digest_json([prepared.fingerprint, file_states(prepared.source.paths)])
     with unchanged_source(prepared):
         landmarks, summary = _choose(prepared, run, engine, plan, key, kernel_of)
         return fit_nystroem(
@@ -72,6 +73,8 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
+    wanted = prepared.config
+    watch = Watch(model.n_components, novelty=wanted.novelty) if wanted.health else None
     with unchanged_source(prepared):
         write_scores(
             source.spans(plan.span_rows),
@@ -79,10 +82,13 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             model,
             engine,
             run.path / "embedding",
-            novelty=prepared.config.novelty,
+            novelty=wanted.novelty,
             batch_rows=plan.batch_rows,
             wave=plan.score_wave,
+            watch=watch,
         )
+        if watch is not None:
+            _write_profile(run, source, model, watch)
         partitions = tuple(
             Partition(part.uri, fingerprint, part.n_rows)
             for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
@@ -98,6 +104,14 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     landmarks = {"method": fit.landmarks.method, "passes": fit.landmarks.n_passes, "note": fit.landmarks.note}
     description |= {"plan": plan.to_json(), "landmarks": landmarks, "resumed_spans": fit.resumed_spans}
     write_json(run.path / "run.json", description)
+
+
+def _write_profile(run: RunDirectory, source: Source, model: NystroemModel, watch: Watch) -> None:
+    found = source.found if isinstance(source, PreparedSource) else None
+    bins = watch.bins()
+    leading = len(bins.edges)
+    bins = replace(bins, weights=model.weights[:, :leading], offset=model.offset[:leading])
+    write_profile(run.path, source, survey_source(source) if found is None else found, bins)
 
 
 def _kernel_of(prepared: Prepared, engine: Engine, plan: NystroemPlan) -> Callable[[RowSummary], Kernel]:

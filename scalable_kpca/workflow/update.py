@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from scalable_kpca.approximate import solve_model
 from scalable_kpca.disk import remove_tree
@@ -20,13 +20,14 @@ from scalable_kpca.nystroem import Accumulators
 from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
-from scalable_kpca.source import Source
+from scalable_kpca.source import PreparedSource, Source
 from scalable_kpca.workflow.checks import check_memory, check_scores_room, check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
+from scalable_kpca.workflow.health import Health, Tally, judge_again
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
@@ -56,6 +57,8 @@ class Update:
     added, withdrawn : tuple of Partition
     drift : dict
         Of each added path: its residual over that of the base run's rows.
+    health : dict
+        Of each added path: how its rows compare with those of the base run, by measure.
     seconds : float
     """
 
@@ -64,6 +67,7 @@ class Update:
     added: tuple[Partition, ...]
     withdrawn: tuple[Partition, ...]
     drift: dict[str, float]
+    health: dict[str, dict[str, Any]]
     seconds: float
 
 
@@ -126,10 +130,14 @@ def update_output(
     withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
     left = before.ledger.without(withdrawn)
     fresh = _fresh(offered, left, withdrawn)
+    if isinstance(source, PreparedSource):
+        source = source.only(fresh)
+        counted = {index: replace(part, rows=source.parts[index].n_rows) for index, part in fresh.items()}
+        fresh = {index: part for index, part in counted.items() if part.rows}
     if not fresh and not withdrawn:
         sweep(output, before.run)
         retain_copies(output, source, before.config.keep)
-        return Update(before.run, "unchanged", (), (), {}, time.perf_counter() - started)
+        return Update(before.run, "unchanged", (), (), {}, {}, time.perf_counter() - started)
     after = left.with_more(list(fresh.values()))
     if not after.partitions:
         raise ConfigError("every partition would be withdrawn, and a model needs rows; make a new base instead.")
@@ -149,14 +157,16 @@ def update_output(
             writer.commit(run, before.run.digests("contributions"))
         ledger, new = Ledger.read(run.path), {part.path for part in fresh.values()}
         added = tuple(part for part in ledger.partitions if part.path in new)
+        health = read_json(run.path / "metrics.json").get("health", {})
         if not problems:  # perhaps under other thresholds
             _judge(ledger.drift(added), before.config)
+            judge_again(health, before.config.drift)
         writer.point_to(run)
         remove_tree(run.path / "journal")
         retain(writer, run, before.config.keep)
     retain_copies(output, source, before.config.keep)
     seconds = time.perf_counter() - started
-    return Update(run, "done" if problems else "restored", added, withdrawn, ledger.drift(added), seconds)
+    return Update(run, "done" if problems else "restored", added, withdrawn, ledger.drift(added), health, seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +216,14 @@ class _Before:
 
 
 def _partitions_of(source: Source) -> list[Partition]:
-    """Each part of a source as a ledger has it; reads their contents once for their digests."""
+    """Each part of a source as a ledger has it; reads their contents once for their digests.
+
+    Rows of parts that are prepared are not counted for it: those that will be left out are among them.
+    """
+    parts = source.raw.parts if isinstance(source, PreparedSource) else source.parts
     return [
         Partition(part.uri, fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
-        for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
+        for part, fingerprint in zip(parts, source.part_fingerprints(), strict=True)
     ]
 
 
@@ -258,6 +272,8 @@ def _make(
             check_memory(chosen)
             # sums of a new partition: while they are made, and as a result
             check_scores_room(run.path, chosen, n_parts=len(fresh), n_kept=2 * len(fresh))
+        health = Health(before.run.path, config, source, fresh)
+        health.judge_columns()
         sums, added = before.model.sums, []
         for part in withdrawn:
             sums -= contributions.of_withdrawn(part)
@@ -268,12 +284,13 @@ def _make(
         _judge(ledger.drift(added), config)
         writer.require()
         model = _solve(before, run, sums)
-        _write_scores(before, run, source, list(fresh), model, engine, contributions)
+        health.judge_scores(_write_scores(before, run, source, list(fresh), model, engine, contributions, health))
         check_unchanged(before.run, model, added)
     link_contributions(before.run, run, before.ledger.without(withdrawn).partitions)
     write_json(run.path / "ledger.json", ledger.to_json())
     drift = {path: ratio if math.isfinite(ratio) else None for path, ratio in ledger.drift(added).items()}
-    write_json(run.path / "metrics.json", metrics(model) | {"drift": drift})
+    write_json(run.path / "metrics.json", metrics(model) | {"drift": drift, "health": health.to_json()})
+    health.keep(run.path)
     description = run_description(config, run.fingerprint, time.perf_counter() - started)
     description |= {"previous": before.run.fingerprint, "base": ledger.base, "added": [part.path for part in added]}
     description |= {"withdrawn": [part.path for part in withdrawn], "resumed_spans": contributions.resumed_spans}
@@ -316,21 +333,23 @@ def _write_scores(
     model: NystroemModel,
     engine: Engine,
     contributions: Contributions,
-) -> None:
+    health: Health,
+) -> dict[int, Tally]:
     """Scores of the new parts of a source, numbered in their order."""
     rows = [] if source is None else [source.parts[index].n_rows for index in new]
     if source is None or not rows:
         (run.path / "embedding").mkdir()
-        return
+        return {}
     chosen = contributions.plan(max(rows))
     numbers = {index: number for number, index in enumerate(new)}
     spans = [span for span in source.spans(chosen.span_rows) if span.part in numbers]
-    write_scores(
+    return write_scores(
         spans,
         rows,
         model,
         engine,
         run.path / "embedding",
+        comparison=health.comparison(model),
         novelty=before.config.novelty,
         batch_rows=chosen.batch_rows,
         wave=chosen.score_wave,
