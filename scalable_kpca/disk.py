@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["new_directory", "put", "remove_tree", "sync", "sync_tree", "tree_bytes"]
+__all__ = ["new_directory", "put", "remove_tree", "scratch_directory", "sync", "sync_tree", "tree_bytes"]
 
 
 def put(staging: Path, place: Path) -> None:
@@ -37,6 +37,22 @@ def new_directory(place: Path) -> Iterator[Path]:
     Each has a name of its own and holds a lock of the kernel on it, which ends with its process: whoever comes later
     removes what killed ones left, and nothing that is still being filled.
     """
+    with _staging(place) as staging:
+        yield staging
+        sync_tree(staging)
+        staging.rename(place)
+        sync(place.parent)
+
+
+@contextmanager
+def scratch_directory(place: Path) -> Iterator[Path]:
+    """A directory beside a place, for its owner only, that is gone at the end; see `new_directory`."""
+    with _staging(place, mode=0o700) as staging:
+        yield staging
+
+
+@contextmanager
+def _staging(place: Path, mode: int = 0o777) -> Iterator[Path]:
     place.parent.mkdir(parents=True, exist_ok=True)
     ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{32}}\.new")
     for leftover in place.parent.iterdir():
@@ -44,18 +60,14 @@ def new_directory(place: Path) -> Iterator[Path]:
             with contextlib.suppress(OSError), _locked(leftover):  # refused: another process fills it, or who knows
                 shutil.rmtree(leftover)
     staging = place.with_name(f".{place.name}.{uuid.uuid4().hex}.new")
-    staging.mkdir()
+    staging.mkdir(mode)
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):  # a file system without locks: nobody else gets one either
             held.enter_context(_locked(staging))
         try:
             yield staging
-            sync_tree(staging)
-            staging.rename(place)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
-        sync(place.parent)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)  # unless it has been renamed
 
 
 @contextmanager

@@ -61,6 +61,7 @@ ORDER = [
 
 HOMES = {
     "zarr": {"source", "gram", "model"},
+    "h5py": {"source"},
     "distributed": {"engine"},
     "dask.distributed": {"engine"},
     "dask.local": {"engine"},

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scalable_kpca.workflow.parts import HELD_BYTES, ROW_GROUP_ROWS, PartWriter, part_name
+from scalable_kpca.source.written import HELD_BYTES, ROW_GROUP_ROWS
+from scalable_kpca.workflow.parts import PartWriter, part_name
 
 
 def table(start, stop):

@@ -305,11 +305,11 @@ def test_missing_file_is_named_with_the_place_where_it_was_sought(tmp_path, uri)
     assert str(tmp_path) in str(caught.value)
 
 
-def test_directory_without_parquet_files_says_so(tmp_path):
+def test_directory_without_tables_says_so(tmp_path):
     (tmp_path / "data" / "_hidden").mkdir(parents=True)
     write_part(tmp_path / "data" / "_hidden" / "a.parquet", [1], {"x": [1.0]})
-    (tmp_path / "data" / "rows.csv").write_text("1")
-    with pytest.raises(InvalidInputError, match=r"'data': no Parquet file in or below the directory .*data; correct"):
+    (tmp_path / "data" / "rows.txt").write_text("1")
+    with pytest.raises(InvalidInputError, match=r"'data': no Parquet, CSV or Arrow file in or below .*data; correct"):
         open_source("data", tmp_path)
 
 
@@ -357,9 +357,9 @@ def test_file_that_lost_a_column_after_it_was_opened_is_named(tmp_path):
 
 
 def test_kinds_of_file_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "x.csv").write_text("1,2")
-    with pytest.raises(InvalidInputError, match=r"names 1 files of kind \.csv; Parquet files, one \.npy file"):
-        open_source("x.csv", tmp_path)
+    (tmp_path / "x.txt").write_text("1,2")
+    with pytest.raises(InvalidInputError, match=r"names 1 files of kind \.txt; files of one kind can be read, Parquet"):
+        open_source("x.txt", tmp_path)
     for name in ("a.npy", "b.npy"):
         np.save(tmp_path / name, np.zeros((2, 2)))
     with pytest.raises(InvalidInputError, match=r"names 2 files of kind \.npy"):

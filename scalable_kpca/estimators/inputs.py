@@ -46,6 +46,11 @@ def read_input(estimator: Any, X: Any, *, reset: bool, accept_sparse: bool = Tru
     if _is_frame_of_dask(X):
         _keep_names(estimator, list(X.columns), reset=reset)
         return _counted(estimator, _array_of_frame(X), reset=reset)
+    if hasattr(X, "read_next_batch"):
+        raise InvalidInputError(
+            f"{type(X).__name__} can be read only once, and a fit reads its rows more often; give X.read_all() where "
+            "that fits in memory, or write it to Parquet with scalable_kpca.source.write_table and run a job on that."
+        )
     if _is_arrow(X):
         _keep_names(estimator, X.column_names, reset=reset)
         return _counted(estimator, _array_of_arrow(X), reset=reset)

@@ -1,8 +1,13 @@
-"""Rows: where they come from (`tables`), how tasks read them (`rows`, `spans`), what is checked (`checks`)."""
+"""Rows: where they come from (`tables`), how tasks read them (`rows`, `spans`), what is checked (`checks`).
+
+`write_table` is for everybody: it makes a source for jobs of any stream of Arrow record batches.
+"""
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
 from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
+from scalable_kpca.source.copies import CopiedSource, Copies
+from scalable_kpca.source.copy_files import remove_copies
 from scalable_kpca.source.decoding import ParquetSpan
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.precomputed import (
@@ -18,6 +23,7 @@ from scalable_kpca.source.precomputed import (
 )
 from scalable_kpca.source.preparation import Preparation, Recipe, Vocabulary
 from scalable_kpca.source.prepared import PreparedSource, PreparedSpan, prepare_columns, sample_columns
+from scalable_kpca.source.readers import CsvOptions
 from scalable_kpca.source.rows import (
     ArrayRows,
     Rows,
@@ -28,6 +34,7 @@ from scalable_kpca.source.rows import (
     read_rows,
     write_rows,
 )
+from scalable_kpca.source.sampled import SampledSource
 from scalable_kpca.source.spans import Batch, RowsSpan, Span, row_spans
 from scalable_kpca.source.sparse import (
     RowBlock,
@@ -43,6 +50,7 @@ from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_row
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
 from scalable_kpca.source.survey import RawSource, Survey, survey
 from scalable_kpca.source.tables import Source, open_source
+from scalable_kpca.source.written import write_table
 
 __all__ = [
     "ASYMMETRY",
@@ -53,6 +61,9 @@ __all__ = [
     "ArraySpan",
     "Batch",
     "ColumnStatistics",
+    "CopiedSource",
+    "Copies",
+    "CsvOptions",
     "FiniteCheck",
     "GramColumns",
     "MatrixEntries",
@@ -70,6 +81,7 @@ __all__ = [
     "RowSummary",
     "Rows",
     "RowsSpan",
+    "SampledSource",
     "Source",
     "Span",
     "SparseRows",
@@ -92,6 +104,7 @@ __all__ = [
     "prepare_columns",
     "read_rows",
     "refuse_asymmetric",
+    "remove_copies",
     "row_spans",
     "row_width",
     "sample_columns",
@@ -101,4 +114,5 @@ __all__ = [
     "write_matrix",
     "write_rows",
     "write_sparse_rows",
+    "write_table",
 ]

@@ -1,4 +1,4 @@
-"""Bare matrices on disk: one .npy file or zarr array, whose rows are numbered."""
+"""Bare matrices on disk: one .npy file, zarr array or HDF5 dataset, whose rows are numbered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.source.matrices import open_matrix, place_of_matrix
 from scalable_kpca.source.parts import BATCH_BYTES, Part, changed_file, digest_files
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
@@ -34,12 +34,14 @@ class ArraySpan:
     dtype : str
         ``"float32"`` or ``"float64"``: what rows become.
     chunk_rows : int
-        Rows that are decoded together: those of a zarr chunk, 1 for a file that is not compressed.
+        Rows that are decoded together: those of a chunk, 1 for a file that is not compressed.
     part : int
+    dataset : str
+        Of an HDF5 file.
 
     Notes
     -----
-    Memory: a batch; of a zarr array at least the chunks that its rows are in, each decoded once.
+    Memory: a batch; of an array in chunks at least those that its rows are in, each decoded once.
     """
 
     path: str
@@ -50,6 +52,7 @@ class ArraySpan:
     dtype: str
     chunk_rows: int = 1
     part: int = 0
+    dataset: str = ""
 
     held_bytes = 0  # what is decoded is the batch
 
@@ -77,20 +80,26 @@ class ArraySpan:
 
     def _read(self, first: int, last: int) -> NDArray[np.floating[Any]]:
         # opened anew for each block: pages of a mapped file count as this process's memory until it is closed
-        array = _open_matrix(Path(self.path))
-        if (array.shape, array.dtype.str) != (self.shape, self.stored):
-            was, found = f"shape {self.shape} and dtype {self.stored}", f"{array.shape} and {array.dtype.str}"
-            raise changed_file(self.path, f"it had {was}, and has {found}")
-        try:
-            return np.array(array[first:last], self.dtype, order="C")
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever the codecs of a zarr array raise
-            raise changed_file(self.path, error) from error
+        with open_matrix(Path(self.path), self.dataset) as array:
+            if (array.shape, array.dtype.str) != (self.shape, self.stored):
+                was, found = f"shape {self.shape} and dtype {self.stored}", f"{array.shape} and {array.dtype.str}"
+                raise changed_file(self.path, f"it had {was}, and has {found}")
+            try:
+                return np.array(array[first:last], self.dtype, order="C")
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever the codecs of a zarr array raise
+                raise changed_file(self.path, error) from error
 
 
 class ArraySource:
-    """One ``.npy`` file or zarr array of shape (n_samples, n_features); its rows are numbered.
+    """One ``.npy`` file, zarr array or HDF5 dataset of shape (n_samples, n_features); its rows are numbered.
+
+    Parameters
+    ----------
+    path : Path
+    inner : str
+        Name of the array in a zarr group or an HDF5 file, where it is not the only one.
 
     Attributes
     ----------
@@ -99,17 +108,18 @@ class ArraySource:
     """
 
     categorical: tuple[str, ...] = ()
+    copied_bytes = 0
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        array = _open_matrix(path)
-        self._shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
-        self._stored, self._chunk_rows = array.dtype.str, _chunk_rows(array)
-        self.parts: tuple[Part, ...] = (Part(str(path), self._shape[0]),)
+    def __init__(self, path: Path, inner: str = "") -> None:
+        self._path, self._dataset = place_of_matrix(path, inner)
+        with open_matrix(self._path, self._dataset) as array:
+            self._shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
+            self._stored, self._chunk_rows = array.dtype.str, _chunk_rows(array)
+            self.dtype = "float32" if array.dtype == np.float32 else "float64"
+        self.parts: tuple[Part, ...] = (Part(str(self._path), self._shape[0], self._dataset),)
         self.feature_names = tuple(f"x{column}" for column in range(self._shape[1]))
         self.id_names: tuple[str, ...] = ("row",)
         self.label_names: tuple[str, ...] = ("row",)
-        self.dtype = "float32" if array.dtype == np.float32 else "float64"
         self._group = self._chunk_rows * max(1, GROUP_ROWS // self._chunk_rows)
         self.group_rows = [[stop - start for start, stop in cut(self._shape[0], self._group)]]
 
@@ -148,11 +158,12 @@ class ArraySource:
         return [self._span(start, stop) for start, stop in pieces]
 
     def fingerprint(self) -> str:
-        """SHA-256 of the file's contents."""
+        """SHA-256 of the contents of the file, or of those of the array, and of the name of a dataset."""
         files = (
             sorted(file for file in self._path.rglob("*") if file.is_file()) if self._path.is_dir() else [self._path]
         )
-        return digest_files(files, [str(file.relative_to(self._path)) for file in files])
+        names = [str(file.relative_to(self._path)) for file in files]
+        return digest_files(files, [*names, self._dataset] if self._dataset else names)
 
     def part_fingerprints(self) -> tuple[str, ...]:
         """`fingerprint` of the only part."""
@@ -160,27 +171,10 @@ class ArraySource:
 
     def _span(self, start: int, stop: int) -> ArraySpan:
         path = str(self._path)
-        return ArraySpan(path, start, stop - start, self._shape, self._stored, self.dtype, self._chunk_rows)
+        layout = self._shape, self._stored, self.dtype, self._chunk_rows
+        return ArraySpan(path, start, stop - start, *layout, dataset=self._dataset)
 
 
 def _chunk_rows(array: Any) -> int:
-    return max(1, int(array.chunks[0])) if hasattr(array, "chunks") else 1
-
-
-def _open_matrix(path: Path) -> Any:
-    try:
-        if path.suffix == ".npy":
-            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        else:
-            import zarr
-
-            array = zarr.open_array(str(path), mode="r")
-    except Exception as error:
-        raise InvalidInputError(f"{path} is not an array that can be read: {error}") from error
-    if array.ndim != 2 or array.dtype.kind not in "fiub":
-        raise InvalidInputError(
-            f"{path} has shape {array.shape} and dtype {array.dtype}; a matrix of numbers is needed."
-        )
-    if array.shape[1] == 0:
-        raise InvalidInputError(f"{path} has shape {array.shape}: no columns; at least one feature is needed.")
-    return array
+    chunks = getattr(array, "chunks", None)  # None of an HDF5 dataset that is in one piece
+    return max(1, int(chunks[0])) if chunks else 1

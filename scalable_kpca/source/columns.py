@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source.decoding import is_numeric
+from scalable_kpca.source.decoding import is_numeric, is_numeric_or_null
 
 __all__ = ["TYPE_RULES", "check_labels", "partition_values", "select_categorical", "select_features"]
 
@@ -40,6 +40,7 @@ def select_features(schema: Any, patterns: Sequence[str] | None, taken: Sequence
     free = [field for field in schema if field.name not in taken]
     if patterns is None:
         chosen = [field.name for field in free if is_numeric(field.type)]
+        chosen = chosen or [field.name for field in free if is_numeric_or_null(field.type)]
     else:
         chosen = []
         for pattern in patterns:

@@ -14,7 +14,7 @@ from scalable_kpca.errors import storage_errors
 from scalable_kpca.source.parts import changed_file
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
-__all__ = ["Columns", "ParquetSpan", "feature_dtype", "is_numeric"]
+__all__ = ["Columns", "ParquetSpan", "feature_dtype", "is_numeric", "is_numeric_or_null"]
 
 Block = NDArray[np.floating[Any]]
 
@@ -71,6 +71,8 @@ class ParquetSpan:
         What pyarrow may hold while it reads all columns of this file side by side.
     use_threads : bool
         Whether columns are decoded in parallel: for a reader that is alone.
+    copy : str
+        Parquet copy of a file of another kind, which is read in its place.
 
     Notes
     -----
@@ -92,6 +94,7 @@ class ParquetSpan:
     constants: tuple[tuple[str, str | None], ...] = ()
     cursor_bytes: int = 0
     use_threads: bool = False
+    copy: str = ""
 
     @property
     def first_row(self) -> int:
@@ -123,7 +126,7 @@ class ParquetSpan:
         with (
             _named_errors(self.path),
             # pre_buffer would read the chunks of all columns at once
-            pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
+            pq.ParquetFile(self.copy or self.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
         ):
             self._check(file)
             read = self._by_groups if self._in_groups else self._side_by_side
@@ -155,7 +158,9 @@ class ParquetSpan:
         schema = file.schema_arrow
         names = (*self.columns.features, *self.columns.labels("all"))
         types = [schema.field(name).type for name in names][: len(self.columns.features)]  # KeyError names what is gone
-        if not all(map(is_numeric, types)) or (self.columns.dtype == "float32" and feature_dtype(types) != "float32"):
+        if not all(map(is_numeric_or_null, types)) or (
+            self.columns.dtype == "float32" and feature_dtype(types) != "float32"
+        ):
             kinds = ", ".join(sorted({str(kind) for kind in types}))
             raise changed_file(self.path, f"its features were {self.columns.dtype} and are {kinds}")
 
@@ -261,8 +266,8 @@ def _named_errors(path: str) -> Iterator[None]:
 
 
 def feature_dtype(types: Sequence[Any]) -> str:
-    """``"float32"`` when every feature is, or is shorter; else ``"float64"``."""
-    return "float32" if all(str(kind) in ("float", "halffloat") for kind in types) else "float64"
+    """``"float32"`` when every feature is, or is shorter; else ``"float64"``; what has no value is of any type."""
+    return "float32" if all(str(kind) in ("float", "halffloat", "null") for kind in types) else "float64"
 
 
 def is_numeric(kind: Any) -> bool:
@@ -270,3 +275,10 @@ def is_numeric(kind: Any) -> bool:
     import pyarrow.types as pt
 
     return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal(kind))
+
+
+def is_numeric_or_null(kind: Any) -> bool:
+    """Whether a column of this type may be a feature: one without any value has rows that are refused, or none."""
+    import pyarrow.types as pt
+
+    return is_numeric(kind) or bool(pt.is_null(kind))

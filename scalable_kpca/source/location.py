@@ -1,4 +1,4 @@
-"""Which files a URI means, and of what kind they are."""
+"""Which files a URI means, of what kind they are, and which array within one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 
 from scalable_kpca.errors import InvalidInputError
 
-__all__ = ["find_files", "natural_key", "source_kind", "split_uri"]
+__all__ = ["ARRAYS", "COPIED", "find_files", "natural_key", "source_kind", "split_inner", "split_uri"]
+
+COPIED = (".csv", ".tsv", ".arrow")  # tables that are read from Parquet copies
+ARRAYS = (".npy", ".zarr", ".h5")
+
+_ALIASES = {".csv.gz": ".csv", ".tsv.gz": ".tsv", ".feather": ".arrow", ".ipc": ".arrow", ".hdf5": ".h5"}
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
@@ -16,8 +21,17 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in re.split(r"(\d+)", text) if piece]
 
 
+def split_inner(uri: str, base: Path) -> tuple[str, str]:
+    """Files of a source, and the array within one that is named after ``#``; a path may hold ``#`` itself."""
+    outer, mark, inner = uri.partition("#")
+    if not mark or (base / uri).exists() or not (base / outer).exists():
+        return uri, ""
+    return outer, inner
+
+
 def split_uri(uri: str, base: Path) -> tuple[Path, tuple[str, ...]]:
     """Where a source begins, and the glob parts that follow: none for a path, which may hold ``[`` itself."""
+    uri = split_inner(uri, base)[0]
     parts = Path(uri).parts
     magic = [index for index, part in enumerate(parts) if any(letter in part for letter in "*?[")]
     if not magic or (base / uri).exists():
@@ -26,7 +40,7 @@ def split_uri(uri: str, base: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def find_files(uri: str, base: Path) -> list[Path]:
-    """Files or zarr arrays behind a path, directory or glob, in natural order.
+    """Files, zarr arrays or groups behind a path, directory or glob, in natural order.
 
     Raises
     ------
@@ -35,18 +49,18 @@ def find_files(uri: str, base: Path) -> list[Path]:
 
     Notes
     -----
-    Of a directory, the Parquet files at any depth are read; what is called ``_…`` or ``.…``, or lies below such a
-    directory, is left out, as Spark, Hive and dask do.
+    Of a directory, the Parquet files at any depth are read, and where there is none, CSV and Arrow files; what is
+    called ``_…`` or ``.…``, or lies below such a directory, is left out, as Spark, Hive and dask do.
     """
     root, glob = split_uri(uri, base)
     if glob:
         found = list(root.glob("/".join(glob)))
     elif root.is_dir() and not _is_zarr(root):
-        found = [file for file in root.rglob("*.parquet") if file.is_file() and not _is_hidden(file.relative_to(root))]
+        found = _tables_below(root)
         if not found:
             raise InvalidInputError(
-                f"source.uri={uri!r}: no Parquet file in or below the directory {root}; correct the path, or name the "
-                "files themselves."
+                f"source.uri={uri!r}: no Parquet, CSV or Arrow file in or below the directory {root}; correct the "
+                "path, or name the files themselves."
             )
     else:
         found = [root] if root.exists() else []
@@ -59,15 +73,31 @@ def find_files(uri: str, base: Path) -> list[Path]:
 
 
 def source_kind(files: Sequence[Path]) -> str | None:
-    """``".parquet"``, ``".npy"`` or ``".zarr"``; None for a mixture and for what cannot be read."""
-    kinds = {".zarr" if _is_zarr(file) else file.suffix for file in files}
-    if kinds == {".parquet"} or (len(files) == 1 and kinds <= {".npy", ".zarr"}):
+    """``".parquet"``, one of `COPIED` or `ARRAYS`; None for a mixture and for what cannot be read."""
+    kinds = {_kind(file) for file in files}
+    if len(kinds) == 1 and (kinds <= {".parquet", *COPIED} or (len(files) == 1 and kinds <= {*ARRAYS})):
         return kinds.pop()
     return None
 
 
+def _kind(file: Path) -> str:
+    if _is_zarr(file):
+        return ".zarr"
+    name = file.name.lower()
+    known = [kind for ending, kind in _ALIASES.items() if name.endswith(ending)]
+    known += [kind for kind in (*COPIED, *ARRAYS) if name.endswith(kind)]
+    return known[0] if known else file.suffix
+
+
+def _tables_below(root: Path) -> list[Path]:
+    visible = (file for file in root.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(root)))
+    kinds = {file: _kind(file) for file in visible}
+    parquet = [file for file, kind in kinds.items() if kind == ".parquet"]
+    return parquet or [file for file, kind in kinds.items() if kind in COPIED]
+
+
 def _is_zarr(path: Path) -> bool:
-    return path.suffix == ".zarr" or any((path / name).exists() for name in ("zarr.json", ".zarray"))
+    return path.suffix == ".zarr" or any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
 def _is_hidden(path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.columns import check_labels, partition_values, select_categorical, select_features
-from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric
+from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
 from scalable_kpca.source.parts import BATCH_BYTES, Part, digest_files
 from scalable_kpca.source.spans import Batch
 
@@ -27,6 +27,8 @@ class ParquetSource:
         In the order of the rows.
     id_columns, features, passthrough, categorical, partition
         See `open_source`.
+    copies : sequence of Path
+        Parquet copies of files of another kind, which are read in their place; errors name the files.
 
     Attributes
     ----------
@@ -34,6 +36,8 @@ class ParquetSource:
         Columns that every batch has beside its labels, as they are; they are not among the features.
     group_rows : list of list of int
         Rows of each row group of each file.
+    copied_bytes : int
+        Of the copies.
     """
 
     def __init__(
@@ -44,20 +48,26 @@ class ParquetSource:
         passthrough: Sequence[str],
         categorical: Sequence[str] = (),
         partition: Sequence[str] = (),
+        *,
+        copies: Sequence[Path] = (),
     ) -> None:
-        self._files = list(files)
-        footers = [_read_footer(file) for file in files]
+        self._files, self._copies = list(files), list(copies)
+        self.copied_bytes = sum(copy.stat().st_size for copy in copies)
+        footers = [_read_footer(file) for file in copies or files]
         schemas = [footer.schema.to_arrow_schema() for footer in footers]
         self.parts = tuple(Part(str(file), footer.num_rows) for file, footer in zip(files, footers, strict=True))
         check_labels(id_columns, passthrough, partition)
         labels = (*id_columns, *passthrough)
         self.id_names = tuple(id_columns) or ("row",)
         self.label_names = (*self.id_names, *passthrough, *partition)
-        self.categorical = select_categorical(schemas[0], categorical, files[0])
-        self.feature_names = select_features(schemas[0], features, (*labels, *self.categorical), files[0])
+        # a file without rows may know less of their types
+        first = next((index for index, part in enumerate(self.parts) if part.n_rows), 0)
+        self.categorical = select_categorical(schemas[first], categorical, files[first])
+        taken = (*labels, *self.categorical)
+        self.feature_names = select_features(schemas[first], features, taken, files[first])
         if not self.feature_names and not self.categorical:
             raise InvalidInputError(
-                f"{files[0]} has no numeric column to use as a feature; name columns in source.features or "
+                f"{files[first]} has no numeric column to use as a feature; name columns in source.features or "
                 "source.categorical."
             )
         for schema, file in zip(schemas, files, strict=True):
@@ -132,8 +142,10 @@ class ParquetSource:
         sizes = self.group_rows[part]
         layout = (sum(sizes[: groups[0]]), sum(sizes[slice(*groups)]), sum(sizes))
         path, constants, cursors = self.parts[part].path, self._constants[part], self._cursors[part]
-        columns = self._columns
-        return ParquetSpan(path, part, start, n_rows, groups, skip, layout, columns, constants, cursors, use_threads)
+        columns, copy = self._columns, str(self._copies[part]) if self._copies else ""
+        return ParquetSpan(
+            path, part, start, n_rows, groups, skip, layout, columns, constants, cursors, use_threads, copy
+        )
 
 
 def pieces(sizes: Sequence[int], span_rows: int) -> Iterator[tuple[tuple[int, int], int, int]]:
@@ -193,7 +205,7 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
                 "different names."
             )
     for name in features:
-        if not is_numeric(schema.field(name).type):
+        if not is_numeric_or_null(schema.field(name).type):
             raise InvalidInputError(
                 f'{file}: column "{name}" is of type {schema.field(name).type}; features are numbers: name the '
                 "numeric columns in source.features, and those whose values are categories in source.categorical."

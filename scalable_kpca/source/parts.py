@@ -12,17 +12,24 @@ from typing import Any
 
 from scalable_kpca.errors import InvalidInputError, RowError, storage_errors
 
-__all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files", "naming_files"]
+__all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files", "naming_files", "printable"]
 
 BATCH_BYTES = 16 * 2**20  # of a batch of `Source.batches`, as float64
 
 
 @dataclass(frozen=True)
 class Part:
-    """One input file: how many rows it adds, and where it is."""
+    """One input file: how many rows it adds, where it is, and the array in it where it may have several."""
 
     path: str
     n_rows: int
+    inner: str = ""
+
+    @property
+    def uri(self) -> str:
+        """What finds it again from anywhere."""
+        path = str(Path(self.path).resolve())
+        return f"{path}#{self.inner}" if self.inner else path
 
 
 def digest_files(files: Sequence[Path], names: Sequence[Any]) -> str:
@@ -50,9 +57,12 @@ def naming_files(parts: Sequence[Part]) -> Iterator[None]:
 
 def changed_file(path: str, reason: object) -> InvalidInputError:
     """What to raise for a file that is not, or no longer, what it was when its source was opened."""
-    # libraries quote bytes that they do not understand
-    text = " ".join("".join(letter if letter.isprintable() else " " for letter in str(reason)).split())
     return InvalidInputError(
-        f"{path} cannot be read as it was when the source was opened ({text}); it is damaged or has changed: put it "
-        "right and run again."
+        f"{path} cannot be read as it was when the source was opened ({printable(reason)}); it is damaged or has "
+        "changed: put it right and run again."
     )
+
+
+def printable(reason: object) -> str:
+    """What a library says, on one line: they quote bytes that they do not understand."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(reason)).split())

@@ -194,7 +194,14 @@ class PreparedSource:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Files, with their rows that are not left out."""
-        return tuple(Part(part.path, sum(kept)) for part, kept in zip(self.raw.parts, self._kept, strict=True))
+        return tuple(
+            Part(part.path, sum(kept), part.inner) for part, kept in zip(self.raw.parts, self._kept, strict=True)
+        )
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of the copies that the table is read from."""
+        return self.raw.copied_bytes
 
     @property
     def paths(self) -> tuple[str, ...]:

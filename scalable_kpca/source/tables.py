@@ -1,4 +1,4 @@
-"""Sources on disk: Parquet, .npy and zarr, as spans and batches of rows with the labels that travel beside them."""
+"""Sources on disk: tables and arrays, as spans and batches of rows with the labels that travel beside them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Protocol
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.arrays import ArraySource
-from scalable_kpca.source.location import find_files, source_kind
+from scalable_kpca.source.copies import Copies, open_copied
+from scalable_kpca.source.location import ARRAYS, COPIED, find_files, source_kind, split_inner
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import Part
 from scalable_kpca.source.spans import Batch, Span
@@ -28,12 +29,16 @@ class Source(Protocol):
         Columns of the labels: ids, or ``row`` where rows are numbered, and what is passed through.
     dtype : str
         ``"float32"`` when every feature is, else ``"float64"``.
+    copied_bytes : int
+        Of Parquet copies that the rows are read from; 0 where they are read where they are.
     """
 
     feature_names: tuple[str, ...]
     label_names: tuple[str, ...]
     dtype: str
 
+    @property
+    def copied_bytes(self) -> int: ...  # noqa: D102
     @property
     def parts(self) -> tuple[Part, ...]: ...  # noqa: D102
     @property
@@ -70,13 +75,16 @@ def open_source(
     passthrough: Sequence[str] = (),
     categorical: Sequence[str] = (),
     partition: Sequence[str] = (),
+    copies: Copies | None = None,
 ) -> ParquetSource | ArraySource:
     """Source behind a path, directory or glob.
 
     Parameters
     ----------
     uri : str
-        Parquet files, one ``.npy`` file or one zarr array.
+        Parquet, CSV (``.csv``, ``.tsv``, also ``.gz``) or Arrow files (``.arrow``, ``.feather``, ``.ipc``), one
+        ``.npy`` file, one zarr array, or one HDF5 file. ``#`` and a name after a zarr group or an HDF5 file says which
+        array of it, where it is not the only one.
     base : Path
         What a relative `uri` is relative to.
     id_columns, passthrough : sequence of str
@@ -87,6 +95,8 @@ def open_source(
         Names or globs of columns that `prepare_columns` makes features of.
     partition : sequence of str
         Keys of directories called ``key=value`` above the files; they travel to the output as text.
+    copies : Copies, optional
+        Where CSV and Arrow files are copied to Parquet, from which they are read; they are not read without it.
 
     Returns
     -------
@@ -100,16 +110,22 @@ def open_source(
     """
     files = find_files(uri, base)
     kind = source_kind(files)
-    if kind == ".parquet":
-        return ParquetSource(files, id_columns, features, passthrough, categorical, partition)
-    if kind is not None:
+    inner = split_inner(uri, base)[1]
+    if kind in ARRAYS:
         if id_columns or features or passthrough or categorical or partition:
             raise InvalidInputError(
                 f"{files[0]} is a bare array; source.id, features, passthrough, categorical and partition need a table."
             )
-        return ArraySource(files[0])
+        return ArraySource(files[0], inner)
+    if inner:
+        raise InvalidInputError(f"source.uri={uri!r}: {files[0]} holds no arrays; leave out #{inner}.")
+    columns = id_columns, features, passthrough, categorical, partition
+    if kind == ".parquet":
+        return ParquetSource(files, *columns)
+    if kind in COPIED and copies is not None:
+        return open_copied(files, copies, *columns)
     kinds = sorted({file.suffix for file in files} - {""})
     raise InvalidInputError(
-        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(kinds) or 'none'}; Parquet files, one .npy "
-        "file or one zarr array can be read."
+        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(kinds) or 'none'}; files of one kind can be "
+        "read, Parquet, CSV or Arrow, or one .npy or HDF5 file or zarr array."
     )

@@ -16,7 +16,7 @@ from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Source
-from scalable_kpca.source.location import split_uri
+from scalable_kpca.source.location import find_files, split_uri
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def check_separate(key: str, place: Path, writes: Sequence[str], source: Source, uri: str, base: Path) -> None:
+def check_separate(key: str, place: Path, writes: Sequence[str], uri: str, base: Path) -> None:
     """Refuse a place for results that lies in the input or around it: nothing may ever read what it wrote.
 
     Parameters
@@ -48,13 +48,12 @@ def check_separate(key: str, place: Path, writes: Sequence[str], source: Source,
         Resolved directory for the results.
     writes : sequence of str
         Files and directories that will be in it, relative to it.
-    source : Source
     uri, base : str, Path
-        Where the source was found; files that are not there yet count too.
+        Where the source is found; files that are not there yet count too.
     """
     advice = "choose another output, outside what the source reads"
-    for path in source.paths:
-        file = Path(path).resolve()
+    for found in find_files(uri, base):
+        file = found.resolve()
         if place == file or place in file.parents or (file.is_dir() and file in place.parents):
             raise ConfigError(f"{key}={place} and the source {file} lie in one another; {advice}.")
         if place == file.parent:
@@ -89,8 +88,10 @@ def check_budget(budget: BudgetConfig, plan: Plan | NystroemPlan, source: Source
     """
     check_memory(plan)
     needed = sum(_planned_bytes(plan, source)) if isinstance(plan, Plan) else sums_bytes(plan)
+    needed += source.copied_bytes
     if budget.disk is not None and needed > resolve_memory_limit(budget.disk):
         what = "rows, tiles and journal" if isinstance(plan, Plan) else "sums over landmarks"
+        what += " and copies of the source" if source.copied_bytes else ""
         raise ConfigError(
             f"budget.disk={budget.disk} cannot hold {format_bytes(needed)} of {what}; raise it to {needed}."
         )

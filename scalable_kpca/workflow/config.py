@@ -11,12 +11,14 @@ from pydantic_core import PydanticCustomError
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Recipe
+from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 
 __all__ = [
     "BudgetConfig",
     "ClusterConfig",
     "Config",
+    "CsvConfig",
     "DriftConfig",
     "KernelConfig",
     "Limits",
@@ -47,7 +49,10 @@ Size = int | str
 class SourceConfig(Section):
     """Where the rows come from."""
 
-    uri: Place = Field(description="Parquet files (path, directory or glob), one .npy file or one zarr array.")
+    uri: Place = Field(
+        description="Parquet, CSV or Arrow files (path, directory or glob), one .npy file, zarr array or HDF5 file; "
+        "#NAME after a zarr group or an HDF5 file says which array of it."
+    )
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(
         default=None,
@@ -67,6 +72,7 @@ class SourceConfig(Section):
         default="error", description="A category that the fit has not seen is an error, or none of the known ones."
     )
     max_categories: int = Field(default=256, ge=1, description="Of one column; more are an error.")
+    csv: CsvConfig = CsvConfig()
     nulls: Literal["error", "drop", "impute:mean", "impute:median", "impute:constant"] = Field(
         default="error",
         description="A row with a null or NaN among its features is an error, is left out, or has the column's mean, "

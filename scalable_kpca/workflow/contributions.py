@@ -119,7 +119,7 @@ class Contributions:
             return sums
         chosen = self.plan(part.rows)
         spans = [span for span in source.spans(chosen.span_rows) if span.part == index]
-        key = f"{part.fingerprint} {chosen.span_rows} {chosen.batch_rows} {file_states([part.path])}"
+        key = f"{part.fingerprint} {chosen.span_rows} {chosen.batch_rows} {file_states([source.parts[index].path])}"
         unfinished = SumsCheckpoint(self._run.path / "journal" / f"{part.fingerprint}.npz", key)
         with naming_files([source.parts[index]]):
             sums, resumed = sums_of_joining(
@@ -135,7 +135,8 @@ def check_unchanged(before: RunDirectory, model: NystroemModel, parts: Sequence[
     """InvalidInputError when the file of a partition is no longer what it is called."""
     for part in parts:
         try:
-            found = open_like(before.path, model, part.path, Path("/")).part_fingerprints()
+            source = open_like(before.path, model, part.path, Path("/"), make=False)
+            found = source.part_fingerprints()
         except (InvalidInputError, StorageError):  # it is gone, or no longer a table with these columns
             found = ()
         if found != (part.fingerprint,):

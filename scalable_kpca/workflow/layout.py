@@ -4,6 +4,7 @@
 
     OUT/LOCK                    one writer
     OUT/latest.json             the run that is in force; replaced atomically, last
+    OUT/tables/                 Parquet copies of sources in CSV and Arrow files, see `source.copies`
     OUT/runs/<fingerprint>/     immutable once COMMIT.json exists
        plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
        journal/                                    that rows and labels are whole, and whose they are; the journal
@@ -40,7 +41,8 @@ WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "dam
 _RUN = "runs/" + 64 * "0"
 _PIECES = (*RESULTS, "COMMIT.json", *WORK)
 _PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "model/model.json")
-WRITES = ("LOCK", "latest.json", "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
+_COPY = f"tables/{64 * '0'}.{64 * '0'}.parquet"
+WRITES = ("LOCK", "latest.json", "tables", _COPY, "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 
 
 @dataclass(frozen=True)
@@ -186,10 +188,20 @@ class Output:
 
     path: Path
 
+    @classmethod
+    def of(cls, run: Path) -> Output:
+        """Output that the directory of a run belongs to."""
+        return cls(run.parents[1])
+
     @property
     def lock(self) -> Path:
         """The lock file."""
         return self.path / "LOCK"
+
+    @property
+    def tables(self) -> Path:
+        """Directory of the copies of its sources."""
+        return self.path / "tables"
 
     def run(self, fingerprint: str) -> RunDirectory:
         """Directory of a run; StorageError for a name that is no fingerprint, or one behind a link."""

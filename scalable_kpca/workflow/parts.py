@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
+from scalable_kpca.source.written import RowGroupWriter
 
-ROW_GROUP_ROWS = 2**16  # a file of many small groups is slow to read, and its footer long
 NOVELTY = "novelty"  # the column beside the scores
-HELD_BYTES = 32 * 2**20  # of tables that wait for their group to be full
 
 __all__ = ["NOVELTY", "PartWriter", "part_name", "score_names", "with_scores", "write_part"]
 
@@ -51,38 +49,31 @@ class PartWriter:
 
     Notes
     -----
-    Tables are gathered into row groups of 65 536 rows or more, unless these take more than 32 MiB. Memory: one row
-    group. A part is whole when the writer has gone on to the next one or is left without an error.
+    Row groups and memory: see `RowGroupWriter`. A part is whole when the writer has gone on to the next one or is left
+    without an error.
     """
 
     def __init__(self, directory: Path, part_rows: list[int]) -> None:
         self._directory, self._part_rows = directory, part_rows
-        self._index, self._writer = -1, None  # type: tuple[int, Any]
-        self._schema: Any = None
-        self._held: list[Any] = []
-        self._held_rows, self._held_bytes = 0, 0
+        self._index, self._schema = -1, None  # type: tuple[int, Any]
+        self._writer: RowGroupWriter | None = None
 
     def __enter__(self) -> PartWriter:
         return self
 
     def add(self, index: int, table: Any) -> None:
         """Append a table to part `index`; indices never go back."""
-        import pyarrow.parquet as pq
-
         self._schema = table.schema
-        if index != self._index:
+        if self._writer is None or index != self._index:
             self._close()
             self._index = index
-            with self._writing():
-                self._writer = pq.ParquetWriter(self._directory / part_name(index), table.schema)
-        self._held.append(table)
-        self._held_rows, self._held_bytes = self._held_rows + len(table), self._held_bytes + table.nbytes
-        if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= HELD_BYTES:
-            self._write()
+            self._writer = RowGroupWriter(self._directory / part_name(index), table.schema)
+        self._writer.add(table)
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self._drop()  # a part that is not whole is of no use
+            if self._writer is not None:
+                self._writer.drop()  # a part that is not whole is of no use
             with contextlib.suppress(StorageError):  # what went wrong first is what matters
                 self._close()
             return
@@ -93,29 +84,10 @@ class PartWriter:
                 if n_rows == 0:
                     write_part(self._schema.empty_table(), self._directory / part_name(index))
 
-    def _write(self) -> None:
-        import pyarrow as pa
-
-        if self._held_rows:
-            with self._writing():
-                self._writer.write_table(pa.concat_tables(self._held))
-        self._drop()
-
-    def _drop(self) -> None:
-        self._held, self._held_rows, self._held_bytes = [], 0, 0
-
     def _close(self) -> None:
         if self._writer is not None:
-            try:
-                self._write()
-            finally:
-                writer, self._writer = self._writer, None
-                with self._writing():
-                    writer.close()
-
-    def _writing(self) -> AbstractContextManager[None]:
-        path = self._directory / part_name(self._index)
-        return storage_errors(f"writing {path}", path)
+            writer, self._writer = self._writer, None
+            writer.close()
 
 
 def write_part(table: Any, path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.errors import LockedError, StorageError, UnreadableError, storage_errors
+from scalable_kpca.source import remove_copies
 from scalable_kpca.workflow.files import read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
@@ -103,6 +104,7 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
         for leftover in _half_written(output, run):
             with contextlib.suppress(OSError):
                 remove_tree(leftover)
+        remove_copies(output.tables, None)  # those that killed processes left half made
         # a pointer that is gone or damaged does not set the numbers back
         last = max([_published(output), *(run.fence for run in output.runs())])
         yield Writer(output, lock, last + 1)
@@ -111,6 +113,7 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
 def sweep(output: Output, run: RunDirectory) -> None:
     """Remove what a crash after the commit left: its lock, its journal; what cannot be removed now does no harm."""
     locks, journal = output.path.glob(f"*{output.lock.name}*"), run.path / "journal"
+    remove_copies(output.tables, None)
     if any(locks) or journal.exists() or any(_half_written(output, run)):
         with contextlib.suppress(LockedError, OSError), writing(output, run):
             remove_tree(journal)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import LockedError
+from scalable_kpca.source import CopiedSource, PreparedSource, Source, remove_copies
 from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
 
-__all__ = ["retain"]
+__all__ = ["retain", "retain_copies"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,23 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
         logger.warning("%s", f"the lock was lost after publishing, and nothing more is removed ({error})")
     except OSError as error:
         logger.warning("%s", f"keep={keep}: not everything could be removed ({error}); the next run tries again")
+
+
+def retain_copies(output: Output, source: Source | None, keep: str | int) -> None:
+    """Remove the Parquet copies of sources that `keep` does not ask for, when `source` is read no more.
+
+    Notes
+    -----
+    ``"results"`` removes all, a number those that are not of `source`. While another process reads any, all stay.
+    """
+    if keep == "all":
+        return
+    wanted: frozenset[str] = frozenset()
+    source = source.raw if isinstance(source, PreparedSource) else source
+    if isinstance(source, CopiedSource):
+        wanted = frozenset() if keep == "results" else source.copy_names
+        source.release()
+    remove_copies(output.tables, wanted)
 
 
 def _superfluous(output: Output, run: RunDirectory, keep: int) -> Iterator[RunDirectory]:

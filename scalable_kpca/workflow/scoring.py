@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.disk import new_directory
+from scalable_kpca.disk import new_directory, scratch_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import FiniteCheck, PreparedSource, Source, check_width, open_source
-from scalable_kpca.source.location import find_files, source_kind
+from scalable_kpca.source import Copies, FiniteCheck, PreparedSource, Source, check_width, open_source
+from scalable_kpca.source.location import ARRAYS, COPIED, find_files, source_kind
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
+from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.health import PROFILE, Comparison, Health, Tally
 from scalable_kpca.workflow.layout import Output
@@ -62,40 +64,48 @@ def transform_source(
     if problems:
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
-    source = open_like(run.path, model, uri, base)
     config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift",))
     if config.novelty:
         warn_of_rounding(model)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
-    check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
+    check_separate("--to", destination.resolve(), (part_name(0),), uri, base)
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
-    health = Health(run.path, config, source, dict(enumerate(source.paths)))
-    health.judge_columns()
-    with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
-        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), novelty=config.novelty))
-        if health.to_json():
-            write_json(staging / "_health.json", health.to_json())
+    with storage_errors(f"writing {destination}"), _tables_for(destination, uri, base) as tables:
+        source = open_like(run.path, model, uri, base, tables=tables)
+        health = Health(run.path, config, source, dict(enumerate(source.paths)))
+        health.judge_columns()
+        with new_directory(destination) as staging:
+            tallies = _write_scores(model, source, staging, health.comparison(model), novelty=config.novelty)
+            health.judge_scores(tallies)
+            if health.to_json():
+                write_json(staging / "_health.json", health.to_json())
     return source.n_samples, health.to_json()
 
 
-def open_like(run: Path, model: AnyModel, uri: str, base: Path) -> Source:
-    """Another source, with the same columns in use and prepared alike, as the one that the model of a run is of."""
+def open_like(
+    run: Path, model: AnyModel, uri: str, base: Path, *, tables: Path | None = None, make: bool = True
+) -> Source:
+    """Another source, with the same columns in use and prepared alike, as the one that the model of a run is of.
+
+    Copies of CSV and Arrow files are kept in `tables`, by default those of the output, and made unless that is told.
+    """
     description = run / "run.json"
     try:
         wanted = read_json(description)["config"]["source"]
         ids, patterns, passthrough, partition = (
             wanted[name] for name in ("id", "features", "passthrough", "partition")
         )
-    except (KeyError, TypeError) as error:
+        csv = CsvConfig.model_validate(wanted.get("csv", {})).options
+    except (KeyError, TypeError, ValueError) as error:
         raise StorageError(
             f"{description} is missing or damaged; `skpca run` with the configuration of this output repairs it."
         ) from error
     preparation = model.preparation
     categorical = () if preparation is None else preparation.categorical
     is_table = bool(ids or patterns or passthrough or partition or categorical)
-    is_table = is_table or source_kind(find_files(uri, base)) not in (".npy", ".zarr")
+    is_table = is_table or source_kind(find_files(uri, base)) not in ARRAYS
     names = model.feature_names if preparation is None else preparation.numeric
     raw = open_source(
         uri,
@@ -105,8 +115,19 @@ def open_like(run: Path, model: AnyModel, uri: str, base: Path) -> Source:
         passthrough=passthrough,
         categorical=[_literal(name) for name in categorical],
         partition=partition,
+        copies=Copies(Output.of(run).tables if tables is None else tables, csv, make),
     )
     return raw if preparation is None else PreparedSource(raw, preparation)
+
+
+@contextmanager
+def _tables_for(destination: Path, uri: str, base: Path) -> Iterator[Path | None]:
+    """A place for copies of files that are read from copies, which is gone at the end."""
+    if source_kind(find_files(uri, base)) not in COPIED:
+        yield None
+        return
+    with scratch_directory(destination) as scratch:
+        yield scratch / "tables"
 
 
 def _write_scores(

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
 from scalable_kpca.approximate import NystroemFit
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
-from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError, UnreadableError, storage_errors
+from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
-from scalable_kpca.source import (
-    RawSource,
-    Source,
-    open_source,
-    prepare_columns,
-    sample_columns,
-)
 from scalable_kpca.tiling import NystroemPlan, Plan
-from scalable_kpca.workflow.checks import check_budget, check_names, check_room, check_separate
-from scalable_kpca.workflow.config import Config, SourceConfig
+from scalable_kpca.workflow.checks import check_budget, check_room
 from scalable_kpca.workflow.engines import open_cluster
-from scalable_kpca.workflow.files import file_states, make_private, write_json
-from scalable_kpca.workflow.identity import Planned, Prepared, run_fingerprint
-from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
+from scalable_kpca.workflow.files import make_private, write_json
+from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
-from scalable_kpca.workflow.planned import is_refined, plan_job
+from scalable_kpca.workflow.planned import is_refined
+from scalable_kpca.workflow.preparing import outline, prepare
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import write_results
-from scalable_kpca.workflow.retention import retain
+from scalable_kpca.workflow.retention import retain, retain_copies
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
 from scalable_kpca.workflow.versions import problems_of
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
@@ -66,84 +58,6 @@ class Outcome:
     updates: int = 0
 
 
-def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
-    """Open the source and plan the fit; of the source's bytes only what says how many rows and which columns there are.
-
-    Parameters
-    ----------
-    config : Config
-        From `load_config`.
-    base : Path
-        What relative paths are relative to: the directory of the configuration file.
-    calibrate : bool
-        Whether the machine is measured even for a small job, and again when it has been measured.
-
-    Raises
-    ------
-    ConfigError, InvalidInputError, MemoryLimitError
-        Whatever can be known to be wrong now.
-    """
-    raw, output = _open(config, base)
-    recipe = config.source.recipe
-    if recipe is None:
-        return _planned(config, raw, output, calibrate=calibrate)
-    job = _planned(config, sample_columns(raw, recipe), output, calibrate=calibrate)
-    return replace(job, plan=replace(job.plan, reasons=(*job.plan.reasons, *_guesses(config.source))))
-
-
-def prepare(config: Config, base: Path) -> Prepared:
-    """Plan a job and name its run; reads the source's bytes once for their digest. See `outline`.
-
-    Where columns are prepared, their rows are read once more, for what they are prepared with.
-    """
-    raw, output = _open(config, base)
-    states = {path: file_states([path]) for path in raw.paths}
-    digest, source = raw.fingerprint(), raw  # type: str, Source
-    if config.source.recipe is not None:
-        prepared = prepare_columns(raw, config.source.recipe)
-        digest, source = prepared.fingerprint_of(digest), prepared
-    job = _planned(config, source, output)
-    name = run_fingerprint(config, digest, job.plan)
-    return Prepared(config, source, job.plan, output, digest, states, name)
-
-
-def _open(config: Config, base: Path) -> tuple[RawSource, Output]:
-    """The source with its columns as they are, and the place of the results."""
-    wanted = config.source
-    raw = open_source(
-        wanted.uri,
-        base,
-        id_columns=wanted.id,
-        features=wanted.features,
-        passthrough=wanted.passthrough,
-        categorical=wanted.categorical,
-        partition=wanted.partition,
-    )
-    output = Output((base / config.output.path).resolve())
-    check_separate("output.path", output.path, WRITES, raw, wanted.uri, base)
-    if raw.n_samples == 0:
-        raise InvalidInputError(f"source.uri={wanted.uri!r} has no rows; at least one is needed.")
-    return raw, output
-
-
-def _planned(config: Config, source: Source, output: Output, *, calibrate: bool = False) -> Planned:
-    k = config.n_components
-    if isinstance(k, int) and k > source.n_samples:
-        raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
-    check_names(source.label_names, k, novelty=config.novelty)
-    return Planned(config, source, plan_job(config, source, output, calibrate=calibrate), output)
-
-
-def _guesses(wanted: SourceConfig) -> list[str]:
-    """What a plan from a sample of the rows does not know of columns that are prepared."""
-    guesses = []
-    if wanted.categorical:
-        guesses.append("categories were counted on some of the rows: there may be more features")
-    if wanted.nulls == "drop":
-        guesses.append("rows with nulls are not left out here: there may be fewer rows")
-    return guesses
-
-
 def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     """Do what is not done yet, and publish it.
 
@@ -171,6 +85,12 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
     pointer sees a whole run at every moment. A committed run is read and compared with its commit list before it is
     called done; one that differs is taken back and made again.
     """
+    outcome = _executed(prepared, listener)
+    retain_copies(prepared.output, prepared.source, prepared.config.keep)
+    return outcome
+
+
+def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
     started = time.perf_counter()
     output, run = prepared.output, prepared.output.run(prepared.fingerprint)
     if _is_in_force(output, run) and _is_whole(output, run):

@@ -95,7 +95,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             bins = replace(bins, weights=model.weights[:, :leading], offset=model.offset[:leading])
             write_profile(run.path, source, watch.survey() if found is None else found, bins)
         partitions = tuple(
-            Partition(str(Path(part.path).resolve()), fingerprint, part.n_rows)
+            Partition(part.uri, fingerprint, part.n_rows)
             for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
             if part.n_rows
         )

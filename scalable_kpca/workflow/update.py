@@ -33,7 +33,7 @@ from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
-from scalable_kpca.workflow.retention import retain
+from scalable_kpca.workflow.retention import retain, retain_copies
 from scalable_kpca.workflow.scoring import open_like
 from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
 
@@ -122,9 +122,10 @@ def update_output(
     if uri is not None:
         check_place("--source", uri)
     before = _Before.read(output, overrides)
-    source = None if uri is None else open_like(before.run.path, before.model, uri, base)
-    if source is not None and uri is not None:
-        check_separate("OUTPUT", output.path.resolve(), WRITES, source, uri, base)
+    source = None
+    if uri is not None:
+        check_separate("OUTPUT", output.path.resolve(), WRITES, uri, base)
+        source = open_like(before.run.path, before.model, uri, base)
     offered = [] if source is None else _partitions_of(source)
     withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
     left = before.ledger.without(withdrawn)
@@ -135,6 +136,7 @@ def update_output(
         fresh = {index: part for index, part in counted.items() if part.rows}
     if not fresh and not withdrawn:
         sweep(output, before.run)
+        retain_copies(output, source, before.config.keep)
         return Update(before.run, "unchanged", (), (), {}, {}, time.perf_counter() - started)
     after = left.with_more(list(fresh.values()))
     if not after.partitions:
@@ -162,6 +164,7 @@ def update_output(
         writer.point_to(run)
         remove_tree(run.path / "journal")
         retain(writer, run, before.config.keep)
+    retain_copies(output, source, before.config.keep)
     seconds = time.perf_counter() - started
     return Update(run, "done" if problems else "restored", added, withdrawn, ledger.drift(added), health, seconds)
 
@@ -219,7 +222,7 @@ def _partitions_of(source: Source) -> list[Partition]:
     """
     parts = source.raw.parts if isinstance(source, PreparedSource) else source.parts
     return [
-        Partition(str(Path(part.path).resolve()), fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
+        Partition(part.uri, fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
         for part, fingerprint in zip(parts, source.part_fingerprints(), strict=True)
     ]
 

@@ -5,7 +5,9 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
 from tests.recovery.zygote import Ended, Zygote
@@ -111,3 +113,25 @@ def test_an_update_killed_before_any_change_of_a_file_is_finished_by_the_same_co
         assert bits_of(latest_run(output)) == reference, kill_at
         assert leftovers(output) == [], kill_at
     print(f"{len(killed)} kill points of {whole.changes}")  # noqa: T201
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("keep", "n_copies"), [("all", 2), ("results", 0)])
+def test_a_run_on_text_killed_before_any_change_of_a_file_leaves_no_half_copy(zygote, tmp_path, keep, n_copies):
+    job = write_job(tmp_path, JOBS["Nyström"], source={"uri": "rows", "id": "id"}, keep=keep)
+    for file in sorted((tmp_path / "rows").iterdir()):
+        csv.write_csv(pq.read_table(file), file.with_suffix(".csv"))
+        file.unlink()
+    output = tmp_path / "out"
+    whole = zygote.run("run", str(job), "--json", watched=output)
+    assert whole.code == 0, whole.errors
+    reference = bits_of(latest_run(output))
+    for kill_at in points(whole.changes, 0):
+        shutil.rmtree(output)
+        ended = zygote.run("run", str(job), "--json", watched=output, kill_at=kill_at)
+        assert was_killed(ended, kill_at, whole), (kill_at, ended)
+        again = zygote.run("run", str(job), "--json", watched=output)
+        assert again.code in (0, 99), (kill_at, again)
+        assert bits_of(latest_run(output)) == reference, kill_at
+        assert leftovers(output) == [], kill_at
+        assert len(list((output / "tables").iterdir())) == n_copies, kill_at
