@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 SIDE, STEP = 8, 2  # of a patch, and from one patch to the next
-SAMPLES, TISSUES, GENES, MARKERS = 240, 4, 12_000, 150
+SAMPLES, TISSUES, GENES, MARKERS = 240, 4, 12_000, 400
 
 Tables = Iterator[tuple[str, pa.Table]]
 
@@ -44,7 +44,7 @@ def expression() -> Tables:
     """Logarithms of counts: each tissue has genes of its own that are expressed more, in a batch effect and noise."""
     rng = np.random.default_rng(2013)
     tissue, batch = rng.integers(0, TISSUES, SAMPLES), rng.integers(0, 3, SAMPLES)
-    level = rng.gamma(2.0, 2.0, GENES) + 0.3 * rng.standard_normal((3, GENES))[batch]
+    level = rng.gamma(2.0, 2.0, GENES) + 0.1 * rng.standard_normal((3, GENES))[batch]
     for number in range(TISSUES):
         markers = rng.choice(GENES, MARKERS, replace=False)
         level[np.ix_(tissue == number, markers)] += rng.gamma(3.0, 1.0, MARKERS)
