@@ -51,6 +51,8 @@ ORDER = [
     "fitting",
     "quality",
     "report",
+    "markup",
+    "plots",
     "estimators",
     "workflow",
     "stopping",
@@ -67,6 +69,7 @@ HOMES = {
     "dask.multiprocessing": {"engine"},
     "click": {"cli", "console"},
     "pydantic": {"workflow"},
+    "matplotlib": {"plots"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))
