@@ -40,7 +40,7 @@ def spectrum(account: Account) -> Html:
     if not metrics.n_components:
         return section("Spectrum", html("<p>There is no component: no eigenvalue is other than zero.</p>"))
     pictures = html('<div class="pair">$both</div>', both=join([_scree(metrics), _cumulative(metrics)]))
-    header = ("component", "eigenvalue", "± at most", "share", "together")
+    header = ("component", "eigenvalue", _bound_name(metrics), "share", "together")
     together = list(accumulate(share or 0.0 for share in metrics.certificate.explained_variance_ratio))
     rows = [
         (
@@ -62,6 +62,12 @@ def spectrum(account: Account) -> Html:
         rest=rest,
     )
     return section("Spectrum", pictures, listed)
+
+
+def _bound_name(metrics: Metrics) -> str:
+    if metrics.method == "exact":
+        return "± at most"
+    return "larger by at most" if metrics.certificate.certified else "left out (no bound)"
 
 
 def _scree(metrics: Metrics) -> Html:
