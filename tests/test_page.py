@@ -21,6 +21,7 @@ from scalable_kpca.cli import skpca
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import peak_memory
 from scalable_kpca.markup import Html, html, number, percent, spell
+from scalable_kpca.workflow import page_figures, page_plan
 from scalable_kpca.workflow.account import read_account
 from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.config import Config
@@ -106,6 +107,13 @@ def updated(tmp_path_factory):
 @pytest.fixture
 def copy(finished, tmp_path):
     return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+@pytest.fixture
+def words_only(monkeypatch):
+    """Pages without drawings, which take most of the time, for tests that are about words."""
+    for module in (page_figures, page_plan):
+        monkeypatch.setattr(module, "svg_of", lambda *_, **__: "<svg></svg>")
 
 
 def page_of(folder):
@@ -244,6 +252,7 @@ def test_an_update_shows_its_own_rows_and_says_so(updated):
     assert "this update" in seen.words
 
 
+@pytest.mark.usefixtures("words_only")
 def test_drift_beyond_its_threshold_is_marked(updated, tmp_path):
     folder = Path(shutil.copytree(updated, tmp_path / "copy"))
     change(folder, "metrics.json", drift={str((updated / "days" / "second.parquet").resolve()): None})
@@ -251,6 +260,7 @@ def test_drift_beyond_its_threshold_is_marked(updated, tmp_path):
     assert "<strong><em>not finite</em></strong> above" in page_of(folder)
 
 
+@pytest.mark.usefixtures("words_only")
 def test_an_update_that_only_takes_away_has_no_scores_and_says_so(updated, tmp_path):
     folder = Path(shutil.copytree(updated, tmp_path / "copy"))
     update_output(Output(folder / "out"), None, folder, withdraw=["second.parquet"])
@@ -260,6 +270,7 @@ def test_an_update_that_only_takes_away_has_no_scores_and_says_so(updated, tmp_p
     assert "This update took away: second.parquet" in seen.words
 
 
+@pytest.mark.usefixtures("words_only")
 def test_a_page_of_a_base_run_lists_its_partitions(updated, tmp_path):
     write_page(Output(updated / "base"), tmp_path / "base.html")
     seen = Seen((tmp_path / "base.html").read_text(encoding="utf-8"))
@@ -322,6 +333,7 @@ def test_a_run_of_an_earlier_version_has_a_page_without_what_it_did_not_record(c
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "run.json", "embedding/part-00000.parquet"])
+@pytest.mark.usefixtures("words_only")
 def test_what_is_not_as_committed_is_not_believed(copy, name):
     before = page_of(copy)
     damaged = in_force(copy).path / name
@@ -391,6 +403,7 @@ def test_a_file_that_no_run_has_committed_is_not_read(copy):
     assert read_account(in_force(copy)).ledger is None
 
 
+@pytest.mark.usefixtures("words_only")
 def test_scores_of_another_kind_are_refused(copy):
     path = in_force(copy).path / "embedding" / "part-00000.parquet"
     for table in (
@@ -430,6 +443,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), COMMANDS)
+@pytest.mark.usefixtures("words_only")
 def test_what_cannot_be_ends_with_its_exit_code_and_writes_nothing(copy, monkeypatch, arguments, code, words):
     monkeypatch.chdir(copy)
     before = sorted(copy.rglob("*"))
@@ -459,6 +473,7 @@ def test_a_directory_is_never_replaced_by_a_page(copy):
 # ---------------------------------------------------------------- beside the rest
 
 
+@pytest.mark.usefixtures("words_only")
 def test_the_command_answers_in_one_line_and_its_page_is_its_owners(copy):
     (copy / "out" / "report.html").unlink()
     answer = CliRunner().invoke(skpca, ["report", str(copy / "out"), "--json"])

@@ -251,7 +251,8 @@ def _batches(path: Path, names: Any, n_numbers: int, rows: int = BATCH_ROWS) -> 
         for name in names:
             if schema.get_field_index(name) < 0:
                 raise ValueError(f"it has no column {name[:MOST_LETTERS]!r}, or more than one")
-        yield from file.iter_batches(rows, columns=list(names), use_threads=False)
+        for group in range(file.num_row_groups):  # one after another: all in one go keep what was decoded
+            yield from file.iter_batches(rows, row_groups=[group], columns=list(names), use_threads=False)
 
 
 def _numbers(batch: Any, name: str, path: Path) -> Vector:
