@@ -24,6 +24,7 @@ from scalable_kpca.markup import Html, html, number, percent, spell
 from scalable_kpca.workflow import page_figures, page_plan
 from scalable_kpca.workflow.account import read_account
 from scalable_kpca.workflow.checks import check_separate
+from scalable_kpca.workflow.colouring import ABSENT, MOST_GROUPS, OTHERS, colouring_of
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import replace_page, write_json
 from scalable_kpca.workflow.inspect import inspect_output, verify_output
@@ -31,14 +32,7 @@ from scalable_kpca.workflow.layout import WRITES, Output
 from scalable_kpca.workflow.page import write_page
 from scalable_kpca.workflow.page_figures import passes, scores
 from scalable_kpca.workflow.page_plan import plan_and_actual
-from scalable_kpca.workflow.score_sample import (
-    ABSENT,
-    MOST_GROUPS,
-    OTHERS,
-    choose_colour,
-    colouring_of,
-    read_sample,
-)
+from scalable_kpca.workflow.score_sample import choose_colour, read_sample
 from scalable_kpca.workflow.stages import execute, prepare
 from scalable_kpca.workflow.update import update_output
 
@@ -205,7 +199,7 @@ def test_every_figure_says_what_it_shows(finished, updated):
 def test_the_same_run_gives_the_same_bytes_whatever_the_settings_of_matplotlib(finished, tmp_path):
     import matplotlib as mpl
 
-    with mpl.rc_context({"lines.linewidth": 7, "text.color": "red", "svg.fonttype": "none"}):
+    with mpl.rc_context({"axes.linewidth": 7, "text.color": "red", "svg.fonttype": "none"}):
         write_page(Output(finished / "out"), tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == page_of(finished)
 

@@ -23,7 +23,8 @@ from scalable_kpca.plots import (
     svg_of,
 )
 from scalable_kpca.workflow.account import Account, Metrics
-from scalable_kpca.workflow.score_sample import LARGEST, Colouring, ScoreSample, colouring_of
+from scalable_kpca.workflow.colouring import LARGEST, Colouring, colouring_of
+from scalable_kpca.workflow.score_sample import ScoreSample
 
 __all__ = ["novelty", "passes", "scores", "spectrum"]
 
