@@ -119,7 +119,7 @@ def percent(value: float | None, key: str = "") -> Html:
         return number(value)
     text = f"{100 * value:.2f}"
     if text in ("100.00", "0.00") and value not in (0.0, 1.0):
-        text = f"{100 * value:.3g}" if value < 0.5 else f"{100 * value:.10g}"
+        text = spell(100 * value) if value < 0.5 else f"{100 * value:.10g}"
     return number(value, key, text=f"{text}{THIN}%")
 
 
@@ -136,16 +136,21 @@ def seconds_of(value: float | None, key: str = "") -> Html | None:
 def spell(value: float) -> str:
     """Four digits of a number, thousands apart, powers of ten where it is very large or small."""
     if isinstance(value, int) and abs(value) < 10**15:
-        return f"{value:,}".replace(",", THIN)
+        return _signed(f"{value:,}".replace(",", THIN))
     size = abs(value)
     if size == 0:
         return "0"
     if 1e-3 <= size < 1e6:
         decimals = max(0, 3 - math.floor(math.log10(size)))
         text = f"{value:,.{decimals}f}".replace(",", THIN)
-        return text.rstrip("0").rstrip(".") if decimals else text
+        return _signed(text.rstrip("0").rstrip(".") if decimals else text)
     mantissa, exponent = f"{float(value):.3e}".split("e")
-    return f"{mantissa.rstrip('0').rstrip('.')}{THIN}×{THIN}10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return f"{_signed(mantissa.rstrip('0').rstrip('.'))}{THIN}×{THIN}10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+
+
+def _signed(text: str) -> str:
+    """With a minus sign in the place of a hyphen, at which a line may break."""
+    return text.replace("-", "−")
 
 
 def shorten(text: str, length: int = MOST_LETTERS) -> str:

@@ -30,6 +30,7 @@ from scalable_kpca.workflow.files import replace_page, write_json
 from scalable_kpca.workflow.inspect import inspect_output, verify_output
 from scalable_kpca.workflow.layout import WRITES, Output
 from scalable_kpca.workflow.page import write_page
+from scalable_kpca.workflow.page_facts import certificate
 from scalable_kpca.workflow.page_figures import passes, scores
 from scalable_kpca.workflow.page_plan import plan_and_actual
 from scalable_kpca.workflow.score_sample import choose_colour, read_sample
@@ -321,6 +322,17 @@ def test_a_run_of_an_earlier_version_has_a_page_without_what_it_did_not_record(c
     write_json(path, {name: value for name, value in description.items() if name != "peak_memory"})
     commit(in_force(copy))
     assert "not recorded" in plan_and_actual(read_account(in_force(copy)))
+
+
+def test_where_nothing_is_certified_no_bound_is_stated(updated, tmp_path):
+    folder = Path(shutil.copytree(updated, tmp_path / "copy"))
+    known = json.loads((in_force(folder).path / "metrics.json").read_text())["certificate"]
+    change(folder, "metrics.json", certificate=known | {"certified": False, "completeness": "nothing is known"})
+    words = certificate(read_account(in_force(folder)))
+    assert "nothing is certified" in words
+    assert "nothing is known." in words
+    assert "at most" not in words
+    assert "larger" not in words
 
 
 # ---------------------------------------------------------------- refused
@@ -626,7 +638,7 @@ def test_every_field_of_a_template_is_escaped_and_none_is_a_template():
         (106.53127, "106.5"),
         (12345.6, "12\u202f346"),
         (9.99996, "10"),
-        (-0.00431609, "-0.004316"),
+        (-0.00431609, "−0.004316"),
         (2.83e-10, "2.83\u202f×\u202f10⁻¹⁰"),
         (5e-324, "4.941\u202f×\u202f10⁻³²⁴"),
         (1.5e20, "1.5\u202f×\u202f10²⁰"),
@@ -642,5 +654,5 @@ def test_a_share_that_is_not_all_is_not_said_to_be_all():
     assert "100.00" not in percent(0.9999999)
     assert ">100.00\u202f%<" in percent(1.0)
     assert ">62.6\u202f%<" not in percent(0.62597)
-    assert ">1e-07\u202f%<" in percent(1e-9)
+    assert ">1\u202f×\u202f10⁻⁷\u202f%<" in percent(1e-9)
     assert "not finite" in percent(None)

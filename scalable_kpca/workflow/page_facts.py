@@ -104,7 +104,10 @@ def _nystroem_words(account: Account) -> Iterator[Html]:
     rounding = number(known.rounding, "certificate.rounding")
     share = percent(metrics.relative_residual, "relative_residual")
     if not known.certified:
-        yield html("The negative part of the kernel was dropped: <strong>nothing below is a bound</strong>.")
+        yield html("The negative part of the kernel was dropped: <strong>nothing is certified</strong>.")
+        yield html("What the landmarks leave out of the trace was computed to be $residual.", residual=residual)
+        yield html("$how.", how=shorten(known.completeness))
+        return
     yield html(
         "The landmarks leave out $residual of the trace ($share; ± $rounding of rounding): no eigenvalue is larger "
         "than stated by more.",
