@@ -145,7 +145,7 @@ class RunRecord(_Record):
     finished: str
     host: str
     versions: dict[str, str]
-    peak_memory: Count | None = None  # versions before 0.1 did not record it
+    peak_memory: Count | None = None  # earlier runs did not record it
     plan: PlanRecord | None = None
     tiles: TileCounts | None = None
     resumed_passes: Count = 0
