@@ -280,6 +280,27 @@ def status(output: Path, as_json: bool) -> None:
 
 @skpca.command()
 @_output
+@click.option(
+    "--to",
+    "destination",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for the page, ending in .html; report.html in OUTPUT by default.",
+)
+@click.option("--colour", metavar="COLUMN", help="Column beside the scores that colours them.")
+@_json
+def report(output: Path, destination: Path | None, colour: str | None, as_json: bool) -> None:
+    """Write a page of HTML about the run in force in OUTPUT: numbers, certificate and pictures in one file."""
+    from scalable_kpca.workflow.layout import Output
+    from scalable_kpca.workflow.page import write_page
+
+    page = write_page(Output(output), destination, colour=colour)
+    _say([f"the page is {page.path}, {page.n_bytes} bytes"], as_json)
+    answer = {"status": "done", "page": str(page.path), "run": str(page.run.path)}
+    _answer(answer | {"bytes": page.n_bytes, "colour": page.colour}, as_json)
+
+
+@skpca.command()
+@_output
 @click.option("--force", is_flag=True, help="Also when the owner may be alive: you have seen that it is not.")
 @_json
 def unlock(output: Path, force: bool, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -24,6 +25,7 @@ __all__ = [
     "available_processors",
     "disk_room",
     "installed_version",
+    "peak_memory",
     "release_memory",
     "resolve_memory_limit",
     "resolve_threads",
@@ -73,6 +75,19 @@ def installed_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "unknown"
+
+
+def peak_memory() -> int | None:
+    """Most memory that this process has had so far, bytes, libraries included; None where the system does not say.
+
+    It is that of this program alone: ``ru_maxrss`` would begin with that of the process that started it.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 def release_memory() -> None:

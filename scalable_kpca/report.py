@@ -13,7 +13,7 @@ from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.nystroem import NystroemCertificate
 from scalable_kpca.tiling import NystroemPlan, Plan
 
-__all__ = ["metrics", "plan_lines", "summary_lines"]
+__all__ = ["format_duration", "metrics", "plan_lines", "summary_lines"]
 
 
 def metrics(model: AnyModel) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def plan_lines(plan: Plan | NystroemPlan) -> list[str]:
         "solver": plan.solver,
         "passes": f"about {plan.expected_passes}, {plan.n_tasks} tasks of ≤ {plan.tiles_per_task} tiles each",
         "threads": str(plan.n_threads),
-        "time": _duration(plan.seconds),
+        "time": format_duration(plan.seconds),
         "memory": f"at most {format_bytes(plan.peak_memory)} of {format_bytes(plan.memory_limit)} allowed",
         "disk": f"{format_bytes(plan.disk_bytes)} of tiles",
     }
@@ -64,7 +64,7 @@ def _nystroem_plan(plan: NystroemPlan) -> list[str]:
         "spans": f"{plan.n_spans} of about {plan.span_rows} rows, {plan.batch_rows} at a time",
         "reads": f"about {plan.row_passes} of all rows, {plan.kernel_values:.3g} kernel values",
         "threads": str(plan.n_threads),
-        "time": _duration(plan.seconds),
+        "time": format_duration(plan.seconds),
         "memory": f"at most {format_bytes(plan.peak_memory)} of {format_bytes(plan.memory_limit)} allowed",
     }
     return _listed(facts, plan.reasons)
@@ -90,7 +90,7 @@ def _comparison(plan: Plan) -> list[str]:
             format_bytes(way.n_bytes),
             str(way.passes),
             str(plan.n_tasks),
-            _duration(way.seconds),
+            format_duration(way.seconds),
             format_bytes(way.peak_memory),
             way.verdict,
         )
@@ -106,7 +106,8 @@ def _comparison(plan: Plan) -> list[str]:
     return [line(header), *map(line, rows)]
 
 
-def _duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
+    """Seconds in the unit that people would use; "unknown" for None."""
     if seconds is None:
         return "unknown"
     if seconds < 100:

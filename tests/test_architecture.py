@@ -52,6 +52,8 @@ ORDER = [
     "fitting",
     "quality",
     "report",
+    "markup",
+    "plots",
     "estimators",
     "workflow",
     "stopping",
@@ -69,6 +71,7 @@ HOMES = {
     "dask.multiprocessing": {"engine"},
     "click": {"cli", "console"},
     "pydantic": {"workflow"},
+    "matplotlib": {"plots"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

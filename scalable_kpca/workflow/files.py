@@ -6,6 +6,7 @@ import errno
 import hashlib
 import math
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from scalable_kpca.documents import read_json as read_plain_json
 from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.faults import is_loss
 
-__all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "write_json"]
+__all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "replace_page", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -39,6 +40,32 @@ def write_json(path: Path, value: Any) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         put(staging, path)
+
+
+def replace_page(path: Path, text: str) -> None:
+    """Replace a file by a text, atomically and durably; only its owner may read it, unless an earlier one was opened.
+
+    Raises
+    ------
+    StorageError
+        When it cannot be written, or its place is taken by a directory.
+    """
+    staging = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with storage_errors(f"writing {path}", path):
+        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o600
+        staging.unlink(missing_ok=True)
+        try:
+            descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fchmod(stream.fileno(), mode)
+                os.fsync(stream.fileno())
+            staging.replace(path)
+        except BaseException:
+            staging.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
 
 
 def read_json(path: Path) -> Any:

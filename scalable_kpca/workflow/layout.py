@@ -5,6 +5,7 @@
     OUT/LOCK                    one writer
     OUT/latest.json             the run that is in force; replaced atomically, last
     OUT/tables/                 Parquet copies of sources in CSV and Arrow files, see `source.copies`
+    OUT/report.html             a page about the run that was in force when it was asked for
     OUT/runs/<fingerprint>/     immutable once COMMIT.json exists
        plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
        journal/                                    that rows and labels are whole, and whose they are; the journal
@@ -32,17 +33,19 @@ from scalable_kpca.errors import StorageError, UnreadableError
 from scalable_kpca.faults import is_loss
 from scalable_kpca.workflow.files import file_digest, read_json
 
-__all__ = ["RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
+__all__ = ["PAGE", "RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
 
 RESULTS = ("model", "embedding", "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
 WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
+PAGE = "report.html"
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
 _PIECES = (*RESULTS, "COMMIT.json", *WORK)
 _PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "model/model.json")
 _COPY = f"tables/{64 * '0'}.{64 * '0'}.parquet"
-WRITES = ("LOCK", "latest.json", "tables", _COPY, "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
+_OWN = ("LOCK", "latest.json", PAGE, "tables", _COPY, "runs", _RUN)
+WRITES = (*_OWN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.errors import LockedError, StorageError, UnreadableError, storage_errors
 from scalable_kpca.source import remove_copies
 from scalable_kpca.workflow.files import read_json, remove_file, write_json
-from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
+from scalable_kpca.workflow.layout import PAGE, Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
 
 __all__ = ["Writer", "sweep", "writing"]
@@ -121,7 +121,8 @@ def sweep(output: Output, run: RunDirectory) -> None:
 
 def _half_written(output: Output, run: RunDirectory) -> Iterator[Path]:
     """What is renamed once it is whole, and was not; beside it in an output there may be what is not ours."""
-    yield from output.path.glob(".latest.json.*.new")
+    for name in (".latest.json.*.new", f".{PAGE}.*.new"):
+        yield from output.path.glob(name)
     yield from (run.path / "labels").glob(".KEY.json.*.new")
     for name in (".*.json.*.new", "gram.zarr.*.new"):
         yield from run.path.glob(name)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.exact import ExactFit
 from scalable_kpca.health import score_bins
-from scalable_kpca.machine import installed_version
+from scalable_kpca.machine import installed_version, peak_memory
 from scalable_kpca.model import Model, save_model
 from scalable_kpca.novelty import training_novelty
 from scalable_kpca.report import metrics
@@ -56,11 +56,15 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
 
 
 def run_description(config: Config, fingerprint: str, seconds: float) -> dict[str, Any]:
-    """What every run says of itself: what was asked for, when, where, with which libraries."""
+    """What every run says of itself: what was asked for, when, where, with which libraries.
+
+    The peak of memory is that of this process since it began: of worker processes it knows nothing.
+    """
     return {
         "fingerprint": fingerprint,
         "config": config.model_dump(mode="json"),
         "seconds": round(seconds, 3),
+        "peak_memory": peak_memory(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "host": platform.node(),
         "versions": {

@@ -1,0 +1,148 @@
+"""Rows in the plane of two components, along one, and by their novelty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable_kpca.plots.canvas import INK, PALETTE, SHADES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["MARKERS", "draw_hexagons", "draw_histogram", "draw_novelty", "draw_scatter"]
+
+Vector = NDArray[np.float64]
+Groups = NDArray[np.int64]
+
+# with each of them the colours begin again; and as letters of a legend
+MARKERS = {"o": "●", "^": "▲", "s": "■"}
+GRID, FAINTEST = 36, 0.4
+
+
+def draw_scatter(
+    axes: Axes, x: Vector, y: Vector, *, groups: Groups | None = None, shades: Vector | None = None
+) -> None:
+    """Every row a mark.
+
+    Parameters
+    ----------
+    axes : Axes
+    x, y : ndarray of shape (m,), float64
+    groups : ndarray of shape (m,), int64, optional
+        From 0 to 23: colours of `PALETTE`, with another marker each time that they begin again.
+    shades : ndarray of shape (m,), float64, optional
+        Between 0 and 1, in the place of `groups`; NaN is grey.
+    """
+    size = 22 if len(x) < 500 else 11 if len(x) < 2000 else 6
+    look: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75}
+    if shades is not None:
+        known = np.isfinite(shades)
+        axes.scatter(x[~known], y[~known], color=PALETTE[7], **look)
+        axes.scatter(x[known], y[known], c=shades[known], cmap=_shading(), vmin=0, vmax=1, **look)
+    else:
+        groups = np.zeros(len(x), np.int64) if groups is None else groups
+        for group in np.unique(groups):
+            marker = list(MARKERS)[int(group) // len(PALETTE)]
+            here = groups == group
+            axes.scatter(x[here], y[here], color=PALETTE[int(group) % len(PALETTE)], marker=marker, **look)
+    _name_plane(axes)
+
+
+def draw_hexagons(
+    axes: Axes, x: Vector, y: Vector, *, groups: Groups | None = None, shades: Vector | None = None
+) -> None:
+    """Rows counted in hexagons, the fuller the stronger.
+
+    Parameters
+    ----------
+    axes : Axes
+    x, y : ndarray of shape (m,), float64
+    groups : ndarray of shape (m,), int64, optional
+        From 0 to 7: a hexagon has the colour of the group that most of its rows are in.
+    shades : ndarray of shape (m,), float64, optional
+        Between 0 and 1, in the place of `groups`: a hexagon has the mean; NaN is left out.
+    """
+    from matplotlib.colors import ListedColormap
+
+    if shades is not None:
+        known = np.isfinite(shades)
+        x, y, shades = x[known], y[known], shades[known]
+    extent = (*_range(x), *_range(y))
+    grid: dict[str, Any] = {"gridsize": GRID, "extent": extent, "mincnt": 1, "linewidths": 0.2, "edgecolors": "face"}
+    counted = axes.hexbin(x, y, C=np.zeros(len(x)), reduce_C_function=len, **grid)
+    counts = np.asarray(counted.get_array(), np.float64)
+    counted.remove()
+    if shades is None:
+        values = np.zeros(len(x)) if groups is None else groups.astype(np.float64)
+        look: dict[str, Any] = {
+            "cmap": ListedColormap(PALETTE),
+            "vmin": -0.5,
+            "vmax": len(PALETTE) - 0.5,
+            "reduce_C_function": _mode,
+        }
+    else:
+        values, look = shades, {"cmap": _shading(), "vmin": 0, "vmax": 1, "reduce_C_function": np.mean}
+    # the same hexagons in the same order
+    cells = axes.hexbin(x, y, C=values, **grid, **look)
+    if len(counts):
+        cells.set_alpha(FAINTEST + (1 - FAINTEST) * np.log(counts) / max(np.log(counts.max()), 1e-9))
+    _name_plane(axes)
+
+
+def draw_histogram(axes: Axes, values: Vector) -> None:
+    """How many rows have which score along the first component."""
+    axes.hist(values, bins=min(60, max(10, int(np.sqrt(len(values))))), color=PALETTE[0])
+    axes.set_xlabel("pc_000")
+    axes.set_ylabel("rows")
+
+
+def draw_novelty(axes: Axes, values: Vector, quantiles: Mapping[str, float]) -> None:
+    """How many rows have which novelty, on a logarithmic axis, and where some quantiles are.
+
+    Parameters
+    ----------
+    axes : Axes
+    values : ndarray of shape (m,), float64
+    quantiles : mapping
+        Names to values.
+    """
+    counts, _, _ = axes.hist(values, bins=50, color=PALETTE[0])
+    axes.set_yscale("log")
+    top = max(2.0, float(np.max(counts)))
+    axes.set_ylim(0.7, 2.5 * top)
+    for place, (name, value) in enumerate(quantiles.items()):
+        axes.axvline(value, color=PALETTE[3], linestyle=("--", "-.", ":")[place % 3], linewidth=1.2)
+        # each label lower than the one before, so that close ones can be read
+        axes.annotate(name, (value, 1), (3, -2 - 12 * place), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", va="top", color=INK)  # fmt: skip
+    axes.set_xlabel("novelty")
+    axes.set_ylabel("rows")
+
+
+def _name_plane(axes: Axes) -> None:
+    axes.axhline(0, color=INK, linewidth=0.5, alpha=0.4, zorder=0)
+    axes.axvline(0, color=INK, linewidth=0.5, alpha=0.4, zorder=0)
+    axes.margins(0.04)
+    axes.set_xlabel("pc_000")
+    axes.set_ylabel("pc_001")
+
+
+def _range(values: Vector) -> tuple[float, float]:
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    room = 1e-6 * max(abs(low), abs(high), 1e-12)
+    return (low, high) if high - low > room else (low - room, high + room)
+
+
+def _mode(groups: object) -> float:
+    """The commonest of some groups, the first of equals."""
+    return float(np.bincount(np.asarray(groups, np.int64)).argmax())
+
+
+def _shading() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("shades", list(SHADES))
