@@ -56,6 +56,7 @@ ORDER = [
     "stopping",
     "console",
     "cli",
+    "commands",
 ]
 
 HOMES = {
