@@ -29,12 +29,9 @@ def test_only_the_standard_library_is_imported():
     assert finished.stderr.strip() == "[]"
 
 
-def test_the_real_command_is_started_where_none_is_named(tmp_path):
-    result = run_skpca("unlock", tmp_path)
-    assert (result.status, result.exit_code, result.answer["owner"]) == ("unchanged", 99, None)
-    assert (result.run, result.read("metrics.json")) == (None, {})
-    with pytest.raises(CommandError, match=r"skpca update exited with 2: give --source, --withdraw or both") as caught:
-        run_skpca("update", tmp_path)
+def test_the_real_command_is_started_where_none_is_named():
+    with pytest.raises(CommandError, match=r"^skpca run exited with 2: Missing argument 'CONFIG'\.$") as caught:
+        run_skpca("run")
     assert caught.value.exit_code == 2
 
 
@@ -51,6 +48,7 @@ def test_the_last_line_is_the_answer_and_a_run_is_relative_to_where_the_command_
 def test_nothing_to_do_is_a_result_whatever_the_answer_says():
     result = run_skpca("unlock", command=ends_with(99))
     assert (result.status, result.exit_code) == ("unchanged", 99)
+    assert (result.run, result.read("metrics.json")) == (None, {})
 
 
 @pytest.mark.parametrize("code", [69, 74, 75, 137])

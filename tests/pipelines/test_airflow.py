@@ -116,12 +116,16 @@ def test_what_may_succeed_later_is_left_to_the_retries(tasks, module, tmp_path, 
 @pytest.mark.slow
 # a test client of starlette, which airflow imports
 @pytest.mark.filterwarnings("ignore:Using `httpx` with `starlette.testclient`:UserWarning")
-def test_airflow_itself_runs_a_day_after_a_base_that_was_skipped(bag, folder):
+def test_airflow_itself_runs_a_day_after_a_base_that_was_skipped(bag, tasks, folder):
+    if not (folder / "out" / "daily" / "latest.json").exists():
+        tasks["base"]()
     command = [sys.executable, "-m", "airflow"]
     subprocess.run([*command, "db", "migrate"], check=True, capture_output=True)
-    runs = [bag.dags["skpca_daily"].test(run_conf={"date": "2026-01-02"}) for _ in range(2)]
-    first, second = ({own.task_id: str(own.state) for own in run.get_task_instances()} for run in runs)
-    assert (first["embedding"], second) == ("success", {"base": "skipped", "embedding": "skipped"})
-    assert [str(run.state) for run in runs] == ["success"] * 2
+    run = bag.dags["skpca_daily"].test(run_conf={"date": "2026-01-02"})
+    assert {own.task_id: str(own.state) for own in run.get_task_instances()} == {
+        "base": "skipped",
+        "embedding": "success",
+    }
+    assert str(run.state) == "success"
     latest = json.loads((folder / "out" / "daily" / "latest.json").read_text())["run"]
     assert "2026-01-02" in (folder / "out" / "daily" / "runs" / latest / "ledger.json").read_text()
