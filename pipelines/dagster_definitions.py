@@ -1,6 +1,6 @@
 """A model that grows by a file a day, as assets of Dagster: `base` by `skpca run`, a day of `embedding` by an update.
 
-Copy this file, daily.yaml, and dagster.yaml to $DAGSTER_HOME; set the variables below in the environment; then::
+Copy this file and daily.yaml, and dagster.yaml to $DAGSTER_HOME; set the variables below in the environment; then::
 
     pip install scalable-kpca dagster dagster-webserver matplotlib
     dagster dev -f dagster_definitions.py
@@ -48,7 +48,7 @@ DRIFT = "drift"
 def base(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     """Landmarks and a first model, from what source.uri finds. Another base has to get all days again: a backfill."""
     result = _start(context, "run", CONFIG)
-    return dg.MaterializeResult(metadata=_described(result, result.read("metrics.json").get("n_samples", 0)))
+    return dg.MaterializeResult(metadata=_described(result, result.read("metrics.json")["n_samples"]))
 
 
 @dg.asset(
