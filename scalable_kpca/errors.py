@@ -8,11 +8,12 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 __all__ = [
     "AccuracyWarning",
     "ClusterError",
+    "CommandError",
     "ConfigError",
     "CorruptTileError",
     "IncompleteGramError",
@@ -23,6 +24,7 @@ __all__ = [
     "ModelFormatError",
     "NotConvergedError",
     "NotFiniteError",
+    "RetryableError",
     "RowError",
     "StorageError",
     "UnreadableError",
@@ -43,7 +45,7 @@ class KernelPCAError(Exception):
         What `skpca` exits with when the error ends a command.
     """
 
-    exit_code: ClassVar[int] = 70
+    exit_code: int = 70
 
 
 class InvalidInputError(KernelPCAError, ValueError):
@@ -144,6 +146,40 @@ class MemoryLimitError(KernelPCAError, MemoryError):
     def __init__(self, message: str, needed: int = 0) -> None:
         super().__init__(message)
         self.needed = needed
+
+
+class CommandError(KernelPCAError, RuntimeError):
+    """A command that was started in a process of its own has failed, and would again.
+
+    Parameters
+    ----------
+    message : str
+        How it ended, and its last words.
+    exit_code : int
+        Its own, negative when a signal has killed it.
+    """
+
+    exit_code = 65
+
+    def __init__(self, message: str, exit_code: int = exit_code) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class RetryableError(KernelPCAError, RuntimeError):
+    """The same of a command that may succeed when it is started again, later.
+
+    Parameters
+    ----------
+    message, exit_code
+        See `CommandError`.
+    """
+
+    exit_code = 75
+
+    def __init__(self, message: str, exit_code: int = exit_code) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class IncompleteGramError(KernelPCAError, LookupError):

@@ -45,10 +45,10 @@ Array = NDArray[Any]
 
 
 def skip(reason: str) -> None:
-    """Skip a test for want of what a machine lacks; where everything is required that is a failure."""
+    """Skip a test, or a module, for want of what a machine lacks; where everything is required that is a failure."""
     if os.environ.get("SKPCA_TEST_REQUIRE_ALL") == "1":
         pytest.fail(f"SKPCA_TEST_REQUIRE_ALL=1 and {reason}")
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 @contextmanager

@@ -59,6 +59,7 @@ ORDER = [
     "stopping",
     "console",
     "cli",
+    "commands",
 ]
 
 HOMES = {
