@@ -14,8 +14,8 @@ from scalable_kpca.novelty import warn_of_rounding
 from scalable_kpca.source import ColumnStatistics, Span
 from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
-from scalable_kpca.workflow.health import Comparison, Tally, Watch
 from scalable_kpca.workflow.parts import PartWriter, with_scores
+from scalable_kpca.workflow.watching import Comparison, Tally, Watch
 
 __all__ = ["write_scores"]
 

@@ -20,10 +20,11 @@ from scalable_kpca.report import metrics
 from scalable_kpca.source import PreparedSource
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import write_json
-from scalable_kpca.workflow.health import survey_rows, write_profile
+from scalable_kpca.workflow.health import write_profile
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.parts import part_name, with_scores, write_part
+from scalable_kpca.workflow.watching import survey_rows
 
 __all__ = ["run_description", "write_results"]
 

@@ -18,10 +18,11 @@ from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.files import read_json, write_json
-from scalable_kpca.workflow.health import PROFILE, Comparison, Health, Tally
+from scalable_kpca.workflow.health import PROFILE, Health
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
+from scalable_kpca.workflow.watching import Comparison, Tally
 
 __all__ = ["open_like", "transform_source"]
 

@@ -24,12 +24,13 @@ from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.checks import check_scores_room
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.files import file_states, write_json
-from scalable_kpca.workflow.health import Watch, write_profile
+from scalable_kpca.workflow.health import write_profile
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
+from scalable_kpca.workflow.watching import Watch
 from scalable_kpca.workflow.work import unchanged_source
 
 __all__ = ["make_streamed", "start_for_run", "write_streamed"]

@@ -27,7 +27,7 @@ from scalable_kpca.workflow.contributions import Contributions, check_unchanged,
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
-from scalable_kpca.workflow.health import Health, Tally, judge_again
+from scalable_kpca.workflow.health import Health, judge_again
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
@@ -36,6 +36,7 @@ from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain, retain_copies
 from scalable_kpca.workflow.scoring import open_like
 from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
+from scalable_kpca.workflow.watching import Tally
 
 __all__ = ["Update", "update_output"]
 
