@@ -227,6 +227,9 @@ def test_every_number_of_a_page_is_that_of_the_run(finished, updated, method):
         keys.add(key)
         if key.startswith("drift:"):
             expected = metrics["drift"][key.removeprefix("drift:")]
+        elif key.startswith("health:"):
+            path, measure = key.removeprefix("health:").rsplit(":", 1)
+            expected = metrics["health"][path][measure]["value"]
         elif key.startswith("run:"):
             expected = looked_up(description, key.removeprefix("run:"))
         else:
@@ -245,6 +248,23 @@ def test_an_update_shows_its_own_rows_and_says_so(updated):
     assert f"drift:{path}" in {key for key, _, _ in seen.numbers}
     assert "second.parquet" in seen.words
     assert "this update" in seen.words
+
+
+@pytest.mark.usefixtures("words_only")
+def test_what_is_unlike_the_fit_is_marked_with_its_column(updated, tmp_path):
+    metrics = json.loads((Output(updated / "out").require_latest().path / "metrics.json").read_text())
+    path = str((updated / "days" / "second.parquet").resolve())
+    assert set(metrics["health"]) == {path}
+    keys = {key for key, _, _ in Seen(page_of(updated)).numbers}
+    assert {f"health:{path}:{measure}" for measure in metrics["health"][path]} <= keys
+    folder = Path(shutil.copytree(updated, tmp_path / "copy"))
+    entries = {"mean": {"value": 7.5, "where": "<x0>"}, "psi": {"value": 0.0, "where": "pc_001"}}
+    change(folder, "metrics.json", health={path: entries | {"outside": {"value": None, "where": "x1"}}})
+    write_page(Output(folder / "out"))
+    page = page_of(folder)
+    assert re.search(r"<strong><data [^>]*>7\.5</data> <small>&lt;x0&gt;</small></strong> above", page)
+    assert "<strong><em>not finite</em> <small>x1</small></strong> above" in page
+    assert "pc_001</small>" not in page
 
 
 @pytest.mark.usefixtures("words_only")
@@ -509,12 +529,10 @@ def test_other_commands_pass_a_page_over_and_leave_it(copy):
 
 def test_a_source_that_would_read_the_page_is_refused(tmp_path):
     assert "report.html" in WRITES
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "report.parquet").touch()
     with pytest.raises(ConfigError, match="choose another output"):
-        check_separate("output.path", tmp_path / "out", WRITES, _NoParts(), "*/report.*", tmp_path)
-
-
-class _NoParts:
-    parts = ()
+        check_separate("output.path", tmp_path / "out", WRITES, "*/report.*", tmp_path)
 
 
 # ---------------------------------------------------------------- samples and colours

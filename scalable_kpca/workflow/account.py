@@ -55,6 +55,13 @@ class CertificateRecord(_Record):
     n_landmarks: Count | None = None
 
 
+class Deviation(_Record):
+    """How far a partition is from the rows of the fit, in one way."""
+
+    value: Number
+    where: str = ""
+
+
 class Metrics(_Record):
     """The fields of ``metrics.json`` that a page has."""
 
@@ -72,6 +79,7 @@ class Metrics(_Record):
     effective_rank: Number = None
     relative_residual: Number = None
     drift: dict[str, Number] = {}
+    health: dict[str, dict[str, Deviation]] = {}
 
     @model_validator(mode="after")
     def _every_component_has_its_numbers(self) -> Self:
@@ -120,8 +128,18 @@ class _Source(_Record):
     passthrough: list[str] = []
 
 
-class _Drift(_Record):
+class _Limits(_Record):
     warn: Number = None
+
+
+class _Drift(_Limits):
+    missing: _Limits = _Limits()
+    outside: _Limits = _Limits()
+    mean: _Limits = _Limits()
+    spread: _Limits = _Limits()
+    unknown: _Limits = _Limits()
+    psi: _Limits = _Limits()
+    novelty: _Limits = _Limits()
 
 
 class _Cluster(_Record):

@@ -9,7 +9,7 @@ from pathlib import Path
 from scalable_kpca.errors import ConfigError, storage_errors
 from scalable_kpca.markup import Html, html, join, spell
 from scalable_kpca.plots import check_plots
-from scalable_kpca.workflow import page_facts, page_figures, page_plan
+from scalable_kpca.workflow import page_facts, page_figures, page_health, page_plan
 from scalable_kpca.workflow.account import Account, read_account
 from scalable_kpca.workflow.files import replace_page
 from scalable_kpca.workflow.layout import PAGE, Output, RunDirectory
@@ -109,6 +109,7 @@ def _compose(account: Account, sample: ScoreSample, colour: str | None) -> Html:
         page_figures.scores(account, sample, colour),
         page_figures.novelty(sample),
         page_plan.partitions(account),
+        page_health.health(account),
         page_plan.plan_and_actual(account),
         page_figures.passes(account),
         page_facts.environment(account),

@@ -27,7 +27,7 @@ from scalable_kpca.plots import draw_plan, svg_of
 from scalable_kpca.workflow.account import Account
 from scalable_kpca.workflow.ledger import Partition
 
-__all__ = ["partitions", "plan_and_actual"]
+__all__ = ["partition_name", "partitions", "plan_and_actual"]
 
 MOST_PARTITIONS = 100
 MOST_TIMES = 1e6  # of what was planned, in a picture
@@ -142,7 +142,7 @@ def partitions(account: Account) -> Html:
 
 def _partition(account: Account, part: Partition) -> tuple[Any, ...]:
     drift, warn = account.metrics.drift, account.run.config.drift.warn
-    name = html('<span title="$path">$name</span>', path=shorten(part.path), name=_name(part.path))
+    name = partition_name(part.path)
     if part.own is None or account.ledger is None:
         return name, number(part.rows), "base", "–", "–"
     is_new = part.path in drift
@@ -151,6 +151,11 @@ def _partition(account: Account, part: Partition) -> tuple[Any, ...]:
     if warn is not None and (ratio is None or ratio > warn):
         shown = html("<strong>$shown</strong> above $warn", shown=shown, warn=number(warn))
     return name, number(part.rows), "this update" if is_new else "an update", percent(part.residual), shown
+
+
+def partition_name(path: str) -> Html:
+    """The file name of a partition, and its path where one points at it."""
+    return html('<span title="$path">$name</span>', path=shorten(path), name=_name(path))
 
 
 def _name(path: str) -> str:
