@@ -24,6 +24,7 @@ __all__ = [
     "available_processors",
     "disk_room",
     "installed_version",
+    "peak_memory",
     "release_memory",
     "resolve_memory_limit",
     "resolve_threads",
@@ -73,6 +74,18 @@ def installed_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "unknown"
+
+
+def peak_memory() -> int | None:
+    """Largest resident size of this process so far, bytes; None where the system does not say.
+
+    Of ``getrusage`` it would be that of the program before, too, which has started this one in its own process.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
 
 
 def release_memory() -> None:

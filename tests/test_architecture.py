@@ -68,6 +68,8 @@ HOMES = {
     "dask.multiprocessing": {"engine"},
     "click": {"cli", "console"},
     "pydantic": {"workflow"},
+    "prometheus_client": {"workflow"},
+    "openlineage": {"workflow"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))
