@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from openlineage.client import event_v2, facet_v2
 from prometheus_client.parser import text_string_to_metric_families
 
-from scalable_kpca import stopping
+from scalable_kpca import cli, stopping
 from scalable_kpca.cli import skpca
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.workflow import lineage, monitoring
@@ -189,7 +189,7 @@ def test_an_interrupted_command_is_recorded_as_such(job, monkeypatch):
 
 
 def test_a_process_that_is_left_in_the_middle_ends_what_is_watched_once(job):
-    with monitoring.watching(monitoring.watch_job(read_draft(job)), lambda _: ("later", 74)) as watch:
+    with monitoring.watching(monitoring.watch_job(read_draft(job)), cli._named) as watch:
         watch.start("f" * 64)
         stopping._tell()
     assert metrics(job.parent, "run")["skpca_exit_code", ""] == 75
@@ -238,6 +238,24 @@ def test_monitoring_changes_no_fingerprint_and_its_places_are_absolute(job):
     assert changed.monitor.prometheus == str(Path.cwd() / "x.prom")
 
 
+@pytest.mark.parametrize("section", [{"openlineage": "/root/.bashrc"}, {"prometheus": 3}, [], "x", None])
+def test_an_output_cannot_name_files_of_other_kinds(job, section):
+    assert call("run", job).exit_code == 0
+    description = Output(job.parent / "out" / "daily").require_latest().path / "run.json"
+    fields = json.loads(description.read_text())
+    description.write_text(json.dumps({**fields, "config": {**fields["config"], "monitor": section}}))
+    watch = monitoring.watch_output("update", Path("out/daily"), "base", [])
+    assert (watch.section.prometheus, watch.section.openlineage) == (None, None)
+
+
+def test_a_job_is_called_as_its_output_however_that_is_named(job):
+    assert call("run", job, "--set", "output.path=out/daily/.").exit_code == 0
+    assert metrics(job.parent, "run")["skpca_exit_code", ""] == 0
+    os.chdir("out/daily")
+    assert call("update", ".", "--source", "../../base").exit_code == 99
+    assert metrics(job.parent, "update")["skpca_exit_code", ""] == 99
+
+
 @pytest.mark.parametrize(
     "wrong",
     ["prometheus=metrics.txt", "prometheus=s3://bucket/a.prom", "openlineage=.bashrc", 'openlineage="a\\0.jsonl"'],
@@ -256,7 +274,8 @@ def test_a_library_that_is_not_installed_is_named_before_anything_is_done(job, m
     assert f"monitor.{key} needs {library}" in refused.stderr
     assert 'pip install "scalable-kpca[monitoring]"' in refused.stderr
     assert sorted(path.name for path in job.parent.iterdir()) == ["base", "job.yaml"]
-    assert call("run", job, "--set", f"monitor.{key}=null").exit_code == 0
+    with monitoring.watching(monitoring.watch_job(read_draft(job, [f"monitor.{key}=null"])), cli._named):
+        pass
 
 
 def test_the_libraries_are_imported_only_when_they_are_asked_for(job):
@@ -309,7 +328,7 @@ def test_a_directory_that_takes_no_new_file_is_a_warning(job, caplog):
 def test_metrics_that_are_there_and_are_none_are_replaced(job):
     for content in (b"\xff\xfe", b"not a metric at all{", b'skpca_exit_code{job="x"} 1\n', b"other_metric 3\n"):
         (job.parent / "skpca.prom").write_bytes(content)
-        call("run", job)
+        monitoring.watch_job(read_draft(job)).end(70, "")
         text = (job.parent / "skpca.prom").read_text()
         assert samples(text) == metrics(job.parent, "run")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -131,8 +132,8 @@ class Watch:
 def watch_job(draft: Draft) -> Watch:
     """Of `skpca run`; its caller calls `Watch.start` when the run has a name."""
     try:
-        job = Path(draft.fields["output"]["path"]).name
-    except (KeyError, TypeError):  # the configuration is refused for that
+        job = _name_of(draft.base / draft.fields["output"]["path"])
+    except (KeyError, TypeError, ValueError):  # the configuration is refused for that
         job = ""
     return Watch("run", draft.monitor(), job)
 
@@ -150,14 +151,14 @@ def watch_output(
     try:
         run = Output(output).require_latest()
         fields = read_json(run.path / "run.json")["config"]["monitor"]
-    except (KernelPCAError, KeyError, TypeError):
+    except (KernelPCAError, OSError, KeyError, TypeError):
         pass
     mine = [override for override in overrides if override.partition("=")[0].partition(".")[0] == "monitor"]
     try:
         section = stored_draft({"monitor": fields}, mine, ("monitor",)).monitor()
     except ConfigError:
         section = MonitorConfig()
-    return Watch(command, section, output.resolve().name, run, _files(uri) if section.openlineage else ())
+    return Watch(command, section, _name_of(output), run, _files(uri) if section.openlineage else ())
 
 
 @contextmanager
@@ -216,8 +217,13 @@ def _files(uri: str | None) -> list[Path]:
     """Files that a source means, none when they are not there: the command says so."""
     try:
         return [] if uri is None else find_files(uri, Path.cwd())
-    except (KernelPCAError, OSError, ValueError):
+    except (KernelPCAError, OSError, ValueError, RuntimeError):
         return []
+
+
+def _name_of(directory: Path) -> str:
+    """What a directory is called where it really is, however one gets there."""
+    return Path(os.path.realpath(directory)).name
 
 
 def _is_installed(library: str) -> bool:
