@@ -86,8 +86,8 @@ class Watch:
         if place is None:
             return
         with _warning_of(place):
-            self._inputs = named_inputs(self._inputs if inputs is None else inputs)
             self._attempt = Attempt(self.section.namespace, self._job, self.command, fingerprint, self._began)
+            self._inputs = named_inputs(self._inputs if inputs is None else inputs)
             append_line(Path(place), event_line("START", self._attempt, self._began, self._inputs))
 
     def end(self, exit_code: int, message: str) -> None:
@@ -125,7 +125,7 @@ class Watch:
             with _warning_of("what is in the output"):
                 directory = Path(self.answer.get("embedding") or Path(self.answer["run"]) / "embedding")
                 output = read_written(directory, is_new=is_new)
-        if self._attempt is not None:  # else its start could not be said
+        if self._attempt is not None:
             append_line(place, event_line(kind, self._attempt, time.time_ns(), self._inputs, output, message))
 
 
