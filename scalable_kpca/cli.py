@@ -49,23 +49,28 @@ class _NamedErrors(click.Group):
             check_addresses("this command")
             with terminable():
                 return super().invoke(ctx)
-        except KernelPCAError as error:
-            message, code = str(error), _exit_code(error)
-        except KeyboardInterrupt:
-            message, code = "stopped; the same command resumes.", INTERRUPTED
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise  # click's own, and a reader of our output that has seen enough
-        except Exception as error:
-            if lacks_memory(error):
-                message, code = _out_of_memory(error), TOO_LITTLE_MEMORY
-            elif isinstance(error, OSError) and error.errno is not None:
-                named = _refused(error)
-                message, code = str(named), _exit_code(named)
-            else:
+        except (Exception, KeyboardInterrupt) as error:
+            message, code = _named(error)
+            if code == BUG:
                 with contextlib.suppress(OSError):
                     traceback.print_exc()
-                message, code = _bug_report(error), BUG
         raise _Failure(message, code)
+
+
+def _named(error: BaseException) -> tuple[str, int]:
+    """An error in words, and its exit code."""
+    if isinstance(error, KernelPCAError):
+        return str(error), _exit_code(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped; the same command resumes.", INTERRUPTED
+    if lacks_memory(error):
+        return _out_of_memory(error), TOO_LITTLE_MEMORY
+    if isinstance(error, OSError) and error.errno is not None:
+        named = _refused(error)
+        return str(named), _exit_code(named)
+    return _bug_report(error), BUG
 
 
 def _exit_code(error: KernelPCAError) -> int:
@@ -84,7 +89,7 @@ def _refused(error: OSError) -> StorageError:
         return named
 
 
-def _out_of_memory(error: Exception) -> str:
+def _out_of_memory(error: BaseException) -> str:
     return (
         f"the system gave no more memory ({str(error) or 'no size named'}), less than budget.memory allows for; set "
         "budget.memory lower, or let the process have more (ulimit -v and -u, the control group), and run the same "
@@ -92,7 +97,7 @@ def _out_of_memory(error: Exception) -> str:
     )
 
 
-def _bug_report(error: Exception) -> str:
+def _bug_report(error: BaseException) -> str:
     return (
         f"{type(error).__name__} was not foreseen: this is a bug in skpca, not in your configuration. Please report "
         "it to the developers with the lines above, the command, and what `skpca doctor --json` prints."
@@ -123,41 +128,46 @@ _json = click.option(
 def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
     """Run the job CONFIG, finish or repair it, or find that it is done (exit code 99)."""
     from scalable_kpca.report import plan_lines, summary_lines
-    from scalable_kpca.workflow.loading import load_config
+    from scalable_kpca.workflow.loading import read_draft
+    from scalable_kpca.workflow.monitoring import watch_job, watching
     from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.stages import execute, prepare
 
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    prepared = prepare(load_config(config, overrides), config.resolve().parent)
-    _say(plan_lines(prepared.plan), as_json)
-    with progress(warn) as listener:
-        outcome = execute(prepared, listener)
-    answer: dict[str, Any] = {
-        "status": outcome.status,
-        "run": str(outcome.run.path),
-        "embedding": str(outcome.run.path / "embedding"),
-        "seconds": round(outcome.seconds, 3),
-    }
-    if outcome.fit is not None:
-        lines = summary_lines(outcome.fit, outcome.seconds)
-        _say(["", *lines, f"scores, model and metrics are in {outcome.run.path}"], as_json)
-        model, certificate = outcome.fit.model, outcome.fit.model.certificate
-        answer["n_components"] = model.n_components
-        answer["explained_variance"] = float(certificate.explained_variance_ratio.sum())
-        answer |= {"complete": certificate.complete, "missed_bound": certificate.missed_bound}
-        answer["method"] = outcome.fit.model.solver if outcome.fit.model.n_passes == 0 else "exact"
-    elif outcome.updates:
-        later = _partitions(outcome.updates)
-        text = f"nothing to do: this input and configuration, and {later} of later updates, gave"
-        _say([f"{text} {outcome.run.path}"], as_json)
-    elif outcome.status == "restored":
-        _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
-    else:
-        _say([f"nothing to do: this input and configuration gave {outcome.run.path}"], as_json)
-    _answer(answer, as_json)
-    if outcome.status == "unchanged":
-        raise SystemExit(NOTHING_TO_DO)
+    draft = read_draft(config, overrides)
+    with watching(watch_job(draft), _named) as watch:
+        prepared = prepare(draft.config(), config.resolve().parent)
+        watch.start(prepared.fingerprint, prepared.source.paths)
+        _say(plan_lines(prepared.plan), as_json)
+        with progress(warn) as listener:
+            outcome = execute(prepared, listener)
+        answer = watch.answer
+        answer |= {
+            "status": outcome.status,
+            "run": str(outcome.run.path),
+            "embedding": str(outcome.run.path / "embedding"),
+            "seconds": round(outcome.seconds, 3),
+        }
+        if outcome.fit is not None:
+            lines = summary_lines(outcome.fit, outcome.seconds)
+            _say(["", *lines, f"scores, model and metrics are in {outcome.run.path}"], as_json)
+            model, certificate = outcome.fit.model, outcome.fit.model.certificate
+            answer["n_components"] = model.n_components
+            answer["explained_variance"] = float(certificate.explained_variance_ratio.sum())
+            answer |= {"complete": certificate.complete, "missed_bound": certificate.missed_bound}
+            answer["method"] = outcome.fit.model.solver if outcome.fit.model.n_passes == 0 else "exact"
+        elif outcome.updates:
+            later = _partitions(outcome.updates)
+            text = f"nothing to do: this input and configuration, and {later} of later updates, gave"
+            _say([f"{text} {outcome.run.path}"], as_json)
+        elif outcome.status == "restored":
+            _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
+        else:
+            _say([f"nothing to do: this input and configuration gave {outcome.run.path}"], as_json)
+        _answer(answer, as_json)
+        if outcome.status == "unchanged":
+            raise SystemExit(NOTHING_TO_DO)
 
 
 @skpca.command()
@@ -202,6 +212,7 @@ def update(
     """Add new partitions to the Nyström model in OUTPUT; old ones are not fitted again; exit code 99: nothing new."""
     from scalable_kpca.workflow.health import worst
     from scalable_kpca.workflow.layout import Output
+    from scalable_kpca.workflow.monitoring import watch_output, watching
     from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.update import update_output
 
@@ -209,34 +220,35 @@ def update(
         raise click.UsageError("give --source, --withdraw or both.")
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    with progress(warn) as listener:
-        done = update_output(
-            Output(output), source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener
+    with watching(watch_output("update", output, source, overrides), _named) as watch:
+        with progress(warn) as listener:
+            done = update_output(
+                Output(output), source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener
+            )
+        rows = sum(part.rows for part in done.added)
+        _say(
+            [
+                f"{done.status}: {_partitions(len(done.added))} of {rows} rows added, {len(done.withdrawn)} withdrawn",
+                *(f"drift {ratio:.3g}  {path}" for path, ratio in done.drift.items()),
+                f"in force: {done.run.path}",
+            ],
+            as_json,
         )
-    rows = sum(part.rows for part in done.added)
-    _say(
-        [
-            f"{done.status}: {_partitions(len(done.added))} of {rows} rows added, {len(done.withdrawn)} withdrawn",
-            *(f"drift {ratio:.3g}  {path}" for path, ratio in done.drift.items()),
-            f"in force: {done.run.path}",
-        ],
-        as_json,
-    )
-    _answer(
-        {
-            "status": done.status,
-            "run": str(done.run.path),
-            "added": [part.path for part in done.added],
-            "withdrawn": [part.path for part in done.withdrawn],
-            "rows": rows,
-            "drift": {path: ratio if math.isfinite(ratio) else None for path, ratio in done.drift.items()},
-            "health": worst(done.health),
-            "seconds": round(done.seconds, 3),
-        },
-        as_json,
-    )
-    if done.status == "unchanged":
-        raise SystemExit(NOTHING_TO_DO)
+        watch.answer.update(
+            {
+                "status": done.status,
+                "run": str(done.run.path),
+                "added": [part.path for part in done.added],
+                "withdrawn": [part.path for part in done.withdrawn],
+                "rows": rows,
+                "drift": {path: ratio if math.isfinite(ratio) else None for path, ratio in done.drift.items()},
+                "health": worst(done.health),
+                "seconds": round(done.seconds, 3),
+            }
+        )
+        _answer(watch.answer, as_json)
+        if done.status == "unchanged":
+            raise SystemExit(NOTHING_TO_DO)
 
 
 @skpca.command()
@@ -248,14 +260,18 @@ def update(
 @_set
 @_json
 def transform(output: Path, source: str, destination: Path, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Score new rows with the latest model in OUTPUT; --set may change `drift`."""
+    """Score new rows with the latest model in OUTPUT; --set may change `drift` and `monitor`."""
     from scalable_kpca.workflow.health import worst
     from scalable_kpca.workflow.layout import Output
+    from scalable_kpca.workflow.monitoring import watch_output, watching
     from scalable_kpca.workflow.scoring import transform_source
 
-    n_rows, health = transform_source(Output(output), source, Path.cwd(), destination, overrides)
-    _say([f"{n_rows} rows scored into {destination}"], as_json)
-    _answer({"rows": n_rows, "embedding": str(destination), "health": worst(health)}, as_json)
+    with watching(watch_output("transform", output, source, overrides), _named) as watch:
+        n_rows, health = transform_source(Output(output), source, Path.cwd(), destination, overrides)
+        _say([f"{n_rows} rows scored into {destination}"], as_json)
+        answer = {"rows": n_rows, "embedding": str(destination), "health": worst(health)}
+        watch.answer |= answer
+        _answer(answer, as_json)
 
 
 @skpca.command()

@@ -15,6 +15,7 @@ __all__ = ["GRACE_SECONDS", "INTERRUPTED", "leaving_when_told", "terminable"]
 
 INTERRUPTED = 75
 GRACE_SECONDS = 7.0  # to unwind: a running task ends by itself in about one
+IN_THE_MIDDLE = "stopped in the middle of a computation; the same command resumes."
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -90,6 +91,15 @@ def _watch(told: socket.socket, ended: threading.Event) -> None:
                 return
 
 
+def _tell() -> None:
+    """Tell who watches this command that it was stopped, where that takes no longer than a second."""
+    monitoring = sys.modules.get("scalable_kpca.workflow.monitoring")  # importing might wait for what hangs
+    if monitoring is not None:
+        told = threading.Thread(target=monitoring.end_watches, args=(INTERRUPTED, IN_THE_MIDDLE), daemon=True)
+        told.start()
+        told.join(1)
+
+
 def _end() -> None:
     """End this process and what it has started, now."""
     try:
@@ -101,7 +111,8 @@ def _end() -> None:
             with contextlib.suppress(psutil.Error):  # it has ended by itself meanwhile
                 child.kill()
         abandon_locks()
-        sys.stderr.write("Error: stopped in the middle of a computation; the same command resumes.\n")
+        sys.stderr.write(f"Error: {IN_THE_MIDDLE}\n")
         sys.stderr.flush()
+        _tell()
     finally:
         os._exit(INTERRUPTED)

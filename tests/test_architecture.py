@@ -73,6 +73,8 @@ HOMES = {
     "click": {"cli", "console"},
     "pydantic": {"workflow"},
     "matplotlib": {"plots"},
+    "prometheus_client": {"workflow"},
+    "openlineage": {"workflow"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

@@ -221,7 +221,7 @@ def test_rows_that_are_too_far_from_the_fit_are_refused_by_transform(base, measu
         transform_source(Output(folder / "out"), "moved", folder, folder / "to", limit)
     assert [place.name for place in folder.iterdir() if place.name.startswith((".", "to"))] == []
     transform_source(Output(folder / "out"), "alike", folder, folder / "to", limit)
-    with pytest.raises(ConfigError, match="only drift can be changed here"):
+    with pytest.raises(ConfigError, match="only drift, monitor can be changed here"):
         transform_source(Output(folder / "out"), "alike", folder, folder / "again", ["kernel.gamma=1"])
 
 

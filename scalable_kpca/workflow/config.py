@@ -13,6 +13,7 @@ from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Recipe
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
+from scalable_kpca.workflow.monitor_config import MonitorConfig
 
 __all__ = [
     "BudgetConfig",
@@ -22,6 +23,7 @@ __all__ = [
     "DriftConfig",
     "KernelConfig",
     "Limits",
+    "MonitorConfig",
     "NystroemConfig",
     "OutputConfig",
     "Place",
@@ -253,3 +255,4 @@ class Config(Section):
     seed: int = Field(default=0, ge=0)
     cluster: ClusterConfig = ClusterConfig()
     budget: BudgetConfig = BudgetConfig()
+    monitor: MonitorConfig = MonitorConfig()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import math
 import os
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,20 @@ from scalable_kpca.documents import read_json as read_plain_json
 from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.faults import is_loss
 
-__all__ = ["file_digest", "file_states", "make_private", "read_json", "remove_file", "replace_page", "write_json"]
+__all__ = [
+    "alone_in",
+    "append_line",
+    "file_digest",
+    "file_states",
+    "make_private",
+    "read_json",
+    "remove_file",
+    "replace_file",
+    "replace_page",
+    "write_json",
+]
+
+LOCK_SECONDS = 1.0
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -32,14 +49,59 @@ def write_json(path: Path, value: Any) -> None:
         text = format_json(_finite(value))
     except ValueError as error:
         raise StorageError(f"{path} cannot be written: {error}; use fewer, larger parts.") from error
-    staging = path.with_name(f".{path.name}.{os.getpid()}.new")
     with storage_errors(f"writing {path}", path):
-        staging.unlink(missing_ok=True)  # never through a link that has its name
-        with staging.open("x") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        put(staging, path)
+        put(_staged(path, text), path)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file by a text, atomically and durably; OSError when that fails, which leaves what was there."""
+    staging = _staged(path, text)
+    try:
+        staging.replace(path)
+    except OSError:  # a directory has the name: it is not ours
+        staging.unlink()
+        raise
+    sync(path.parent)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file, durably, whatever became of the one before; OSError when there is no room for all of it.
+
+    Notes
+    -----
+    One call writes it, to the end that the file has then: lines of several processes do not mix, and a process that is
+    killed has written it or not. Where a last line is broken off all the same, the next one begins below it.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        alone = _lock(descriptor)
+        size = os.fstat(descriptor).st_size
+        broken = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        content = (b"\n" if broken else b"") + line.encode() + b"\n"
+        written = os.write(descriptor, content)
+        if written < len(content):
+            if alone:
+                os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if size == 0:
+        sync(path.parent)
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory, for as long as it takes to replace a file in it by what follows from itself."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def replace_page(path: Path, text: str) -> None:
@@ -130,6 +192,36 @@ def make_private(run: Path) -> None:
         for place in (run.parent, run):
             place.mkdir(mode=0o700, exist_ok=True)
             sync(place.parent)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file of ours or its directory until it is closed; False after a second, and where there are no locks."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK or time.monotonic() > deadline:
+                return False
+        else:
+            return True
+        time.sleep(0.01)
+
+
+def _staged(path: Path, text: str) -> Path:
+    """A file beside a place, flushed, that is to be renamed to it; what fails leaves none where that is possible."""
+    staging = path.with_name(f".{path.name}.{os.getpid()}.new")
+    staging.unlink(missing_ok=True)  # never through a link that has its name
+    with staging.open("x", encoding="utf-8") as stream:
+        try:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                staging.unlink()
+            raise
+    return staging
 
 
 def _finite(value: Any) -> Any:

@@ -6,20 +6,63 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from scalable_kpca.errors import ConfigError
-from scalable_kpca.workflow.config import Config, Place
+from scalable_kpca.workflow.config import Config, MonitorConfig, Place
 
-__all__ = ["check_place", "load_config", "override_config"]
+__all__ = ["Draft", "check_place", "load_config", "override_config", "read_draft", "stored_draft"]
+
+Section = TypeVar("Section", bound=BaseModel)
 
 MAX_BYTES = 2**20  # of a configuration
 PREFIX, SEPARATOR = "SKPCA_", "__"  # SKPCA_KERNEL__GAMMA is kernel.gamma
 OF_TESTS = "SKPCA_TEST_"
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A configuration that has been read and not checked.
+
+    Attributes
+    ----------
+    fields : dict
+        Its keys, those of the environment and the command line among them.
+    origin : str
+        Where they are from, for messages.
+    base : Path
+        What paths of `cluster.tls` and `monitor` are relative to: absolute.
+    """
+
+    fields: dict[str, Any]
+    origin: str
+    base: Path
+
+    def config(self) -> Config:
+        """The configuration; ConfigError naming every key at fault."""
+        try:
+            config = Config.model_validate(self.fields)
+        except ValidationError as error:
+            text = "; ".join(_explain(problem) for problem in error.errors())
+            raise ConfigError(f"{self.origin}: {text}" + ("" if text.endswith("?") else ".")) from error
+        # a run is described by where its files are, wherever it is taken up again
+        monitor, cluster = _placed(config.monitor, ("prometheus", "openlineage"), self.base), config.cluster
+        if cluster.tls is not None:
+            cluster = cluster.model_copy(update={"tls": _placed(cluster.tls, ("ca", "cert", "key"), self.base)})
+        return config.model_copy(update={"monitor": monitor, "cluster": cluster})
+
+    def monitor(self) -> MonitorConfig:
+        """The section `monitor`, whatever is wrong with others; one that is wrong itself asks for nothing."""
+        try:
+            section = MonitorConfig.model_validate(self.fields.get("monitor", {}))
+        except ValidationError:
+            return MonitorConfig()
+        return _placed(section, ("prometheus", "openlineage"), self.base)
 
 
 def check_place(option: str, value: str) -> None:
@@ -51,6 +94,11 @@ def load_config(path: Path, overrides: Sequence[str] = (), environment: Mapping[
     ConfigError
         Naming every key at fault; for an unknown key, the nearest known one.
     """
+    return read_draft(path, overrides, environment).config()
+
+
+def read_draft(path: Path, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Draft:
+    """What `load_config` checks; ConfigError where there are no keys and values."""
     kind = "TOML" if path.suffix == ".toml" else "YAML"
     try:
         with path.open("rb") as stream:  # a pipe or a device, too, which may never end
@@ -69,16 +117,7 @@ def load_config(path: Path, overrides: Sequence[str] = (), environment: Mapping[
         _apply(fields, name, key, value)
     for override in overrides:
         _apply(fields, f"--set {override!r}", *_split(override))
-    config = _validated(fields, " with ".join([str(path), *(name for name, _, _ in variables)]))
-    tls = config.cluster.tls
-    if tls is None:
-        return config
-    # a run is described by where its files are, wherever it is taken up again
-    base = path.absolute().parent
-    files = {name: str(base / value) for name, value in tls.model_dump().items()}
-    return config.model_copy(
-        update={"cluster": config.cluster.model_copy(update={"tls": tls.model_copy(update=files)})}
-    )
+    return Draft(fields, " with ".join([str(path), *(name for name, _, _ in variables)]), path.absolute().parent)
 
 
 def override_config(
@@ -89,13 +128,24 @@ def override_config(
 ) -> Config:
     """Configuration of an earlier run with ``a.b=value`` overrides, which may be of some sections only.
 
-    What the environment says of these sections comes before them; of others it is for runs, and not heard.
+    What the environment says of these sections comes before them; of others it is for runs, and not heard. Relative
+    paths in either start at the working directory.
 
     Raises
     ------
     ConfigError
         For another section, or a value that means nothing.
     """
+    return stored_draft(fields, overrides, sections, environment).config()
+
+
+def stored_draft(
+    fields: dict[str, Any],
+    overrides: Sequence[str],
+    sections: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> Draft:
+    """What `override_config` checks."""
     for name, key, value in _variables(os.environ if environment is None else environment):
         if key.partition(".")[0] in sections:
             _apply(fields, name, key, value)
@@ -106,15 +156,13 @@ def override_config(
                 "makes a new base."
             )
         _apply(fields, f"--set {override!r}", *_split(override))
-    return _validated(fields, "the configuration of the run in force")
+    return Draft(fields, "the configuration of the run in force", Path.cwd())
 
 
-def _validated(fields: dict[str, Any], place: str) -> Config:
-    try:
-        return Config.model_validate(fields)
-    except ValidationError as error:
-        text = "; ".join(_explain(problem) for problem in error.errors())
-        raise ConfigError(f"{place}: {text}" + ("" if text.endswith("?") else ".")) from error
+def _placed(section: Section, names: Sequence[str], base: Path) -> Section:
+    """A section whose paths are absolute."""
+    paths = {name: getattr(section, name) for name in names}
+    return section.model_copy(update={name: str(base / path) for name, path in paths.items() if path is not None})
 
 
 def _variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -43,7 +43,7 @@ def transform_source(
     destination : Path
         Directory that does not exist; it appears whole.
     overrides : sequence of str
-        Changes to the section ``drift`` of the configuration of the run, such as ``drift.psi.fail=1``.
+        Changes to the sections ``drift`` and ``monitor`` of the configuration of the run, such as ``drift.psi.fail=1``.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def transform_source(
     if problems:
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
-    config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift",))
+    config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift", "monitor"))
     if config.novelty:
         warn_of_rounding(model)
     if destination.exists():

@@ -42,7 +42,8 @@ __all__ = ["Update", "update_output"]
 
 logger = logging.getLogger(__name__)
 
-CHANGEABLE = ("drift", "cluster", "budget", "keep")  # sections that an update may override; others need a new base
+# sections that an update may override; others need a new base
+CHANGEABLE = ("drift", "cluster", "budget", "keep", "monitor")
 
 
 @dataclass(frozen=True, eq=False)

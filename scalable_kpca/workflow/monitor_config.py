@@ -1,0 +1,44 @@
+"""What a configuration may say of monitoring."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from scalable_kpca.workflow.kernel_config import Section
+
+__all__ = ["MonitorConfig"]
+
+
+def _ends_in(value: str, *, endings: tuple[str, ...]) -> str:
+    """Refuse other names: what an output says is written to on an update must be no file of another kind."""
+    if "\0" in value or "://" in value or Path(value).suffix not in endings:
+        text = f"must be a file of this machine that is called *{' or *'.join(endings)}"
+        raise PydanticCustomError("file", "{message}", {"message": text})
+    return value
+
+
+Metrics = Annotated[str, AfterValidator(partial(_ends_in, endings=(".prom",)))]
+Events = Annotated[str, AfterValidator(partial(_ends_in, endings=(".jsonl", ".ndjson")))]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class MonitorConfig(Section):
+    """Files in which run, update and transform say how they ended, also when they failed; needs extra `monitoring`."""
+
+    prometheus: Metrics | None = Field(
+        default=None,
+        description="File *.prom, relative to the configuration file, in a directory that exists: metrics for "
+        "node_exporter's textfile collector, replaced as a whole at the end of a command.",
+    )
+    openlineage: Events | None = Field(
+        default=None,
+        description="File *.jsonl or *.ndjson, relative to the configuration file, in a directory that exists: events "
+        "of OpenLineage are appended, one a line.",
+    )
+    job: Name | None = Field(default=None, description="Name of the job; by default that of the output directory.")
+    namespace: Name = Field(default="skpca", description="Of the job in OpenLineage.")
