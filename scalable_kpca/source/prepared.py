@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -237,8 +238,10 @@ class PreparedSource:
         """Spans of at most `span_rows` rows, as `ParquetSource.spans` makes them of the rows that are not left out."""
         spans, start, raw_start = [], 0, 0
         for part, (sizes, kept) in enumerate(zip(self.raw.group_rows, self._kept, strict=True)):
+            before_group = [0, *accumulate(sizes)]
             for groups, skip, n_rows in pieces(kept, span_rows):
-                before, inside = sum(sizes[: groups[0]]), sum(sizes[slice(*groups)])
+                before = before_group[groups[0]]
+                inside = before_group[groups[1]] - before
                 raw: RawSpan
                 if kept == sizes:  # nothing is left out: the span is where it would be
                     raw, skipped = self.raw.span(part, raw_start + before + skip, groups, skip, n_rows), 0
