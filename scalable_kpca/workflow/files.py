@@ -53,9 +53,12 @@ def write_json(path: Path, value: Any) -> None:
         put(_staged(path, text), path)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file by a text, atomically and durably; OSError when that fails, which leaves what was there."""
-    staging = _staged(path, text)
+def replace_file(path: Path, text: str, mode: int | None = None) -> None:
+    """Replace a file by a text, atomically and durably; OSError when that fails, which leaves what was there.
+
+    `mode` is that of the new file; without one it has what the umask says.
+    """
+    staging = _staged(path, text, mode)
     try:
         staging.replace(path)
     except OSError:  # a directory has the name: it is not ours
@@ -112,22 +115,8 @@ def replace_page(path: Path, text: str) -> None:
     StorageError
         When it cannot be written, or its place is taken by a directory.
     """
-    staging = path.with_name(f".{path.name}.{os.getpid()}.new")
     with storage_errors(f"writing {path}", path):
-        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o600
-        staging.unlink(missing_ok=True)
-        try:
-            descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fchmod(stream.fileno(), mode)
-                os.fsync(stream.fileno())
-            staging.replace(path)
-        except BaseException:
-            staging.unlink(missing_ok=True)
-            raise
-        sync(path.parent)
+        replace_file(path, text, stat.S_IMODE(path.stat().st_mode) if path.is_file() else 0o600)
 
 
 def read_json(path: Path) -> Any:
@@ -208,12 +197,14 @@ def _lock(descriptor: int) -> bool:
         time.sleep(0.01)
 
 
-def _staged(path: Path, text: str) -> Path:
+def _staged(path: Path, text: str, mode: int | None = None) -> Path:
     """A file beside a place, flushed, that is to be renamed to it; what fails leaves none where that is possible."""
     staging = path.with_name(f".{path.name}.{os.getpid()}.new")
     staging.unlink(missing_ok=True)  # never through a link that has its name
     with staging.open("x", encoding="utf-8") as stream:
         try:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)  # before there is anything to read
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
