@@ -13,7 +13,7 @@ from scalable_kpca.source import Span
 from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
 from scalable_kpca.workflow.health import Comparison, Tally, Watch
-from scalable_kpca.workflow.parts import PartWriter, with_scores
+from scalable_kpca.workflow.parts import NOVELTY, PartWriter, with_scores
 
 __all__ = ["write_scores"]
 
@@ -25,7 +25,7 @@ def write_scores(
     engine: Engine,
     directory: Path,
     *,
-    novelty: bool,
+    beside: Sequence[str],
     batch_rows: int,
     wave: int,
     numbers: Mapping[int, int] | None = None,
@@ -44,8 +44,8 @@ def write_scores(
     engine : Engine
     directory : Path
         New directory.
-    novelty : bool
-        Whether the novelty of the rows stands beside their scores.
+    beside : sequence of str
+        Columns beside the scores: see `score_columns`.
     batch_rows, wave : int
         Rows that a task reads at a time; tasks whose tables are in memory together.
     numbers : mapping, optional
@@ -61,9 +61,9 @@ def write_scores(
         Of each part that is read, how its rows compare; empty without a comparison.
     """
     directory.mkdir()
-    if novelty:
+    if NOVELTY in beside:
         warn_of_rounding(model)
-    scores_of = score_columns(model, novelty=novelty)
+    scores_of = score_columns(model, beside)
     scored = map_spans(engine, spans, _scored, scores_of, comparison, batch_rows, stage="score", wave=wave)
     tallies: dict[int, Tally] = {}
     with PartWriter(directory, list(part_rows)) as parts:
@@ -84,8 +84,8 @@ def _scored(
 
     tables, counts = [], 0  # type: list[Any], Any
     for batch in span.batches(batch_rows, "all"):
-        scores, novelty = scores_of(batch.rows)
-        tables.append(with_scores(batch.labels, scores, novelty))
+        scores, columns = scores_of(batch.rows)
+        tables.append(with_scores(batch.labels, scores, columns))
         if comparison is not None:
             counts = counts + comparison.counts(batch.rows, scores)
     return pa.concat_tables(tables), counts

@@ -19,7 +19,7 @@ from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.health import PROFILE, Comparison, Health, Tally
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import check_place, override_config
-from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
+from scalable_kpca.workflow.parts import NOVELTY, PartWriter, part_name, with_scores
 
 __all__ = ["open_like", "transform_source"]
 
@@ -64,7 +64,7 @@ def transform_source(
     model = load_model(run.path / "model")
     source = open_like(run.path, model, uri, base)
     config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift",))
-    if config.novelty:
+    if NOVELTY in config.beside:
         warn_of_rounding(model)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
@@ -74,7 +74,7 @@ def transform_source(
     health = Health(run.path, config, source, dict(enumerate(source.paths)))
     health.judge_columns()
     with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
-        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), novelty=config.novelty))
+        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), config.beside))
         if health.to_json():
             write_json(staging / "_health.json", health.to_json())
     return source.n_samples, health.to_json()
@@ -110,18 +110,18 @@ def open_like(run: Path, model: AnyModel, uri: str, base: Path) -> Source:
 
 
 def _write_scores(
-    model: AnyModel, source: Source, directory: Path, comparison: Comparison | None, *, novelty: bool
+    model: AnyModel, source: Source, directory: Path, comparison: Comparison | None, beside: Sequence[str]
 ) -> dict[int, Tally]:
     check_width(len(source.feature_names), model.n_features)
-    scores_of, finite = score_columns(model, novelty=novelty), FiniteCheck(source.feature_names)
+    scores_of, finite = score_columns(model, beside), FiniteCheck(source.feature_names)
     tallies: dict[int, Tally] = {}
     with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
         for batch in source.batches():
             finite.add(batch.rows)
             if finite.first is not None:
                 continue
-            scores, novel = scores_of(batch.rows)
-            table = with_scores(batch.labels, scores, novel)
+            scores, columns = scores_of(batch.rows)
+            table = with_scores(batch.labels, scores, columns)
             parts.add(batch.part, table)
             if comparison is not None:
                 tallies.setdefault(batch.part, comparison.tally()).add(comparison.counts(batch.rows, scores), table)

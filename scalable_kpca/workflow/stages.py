@@ -26,6 +26,7 @@ from scalable_kpca.workflow.config import Config, SourceConfig
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import file_states, make_private, write_json
 from scalable_kpca.workflow.identity import Planned, Prepared, run_fingerprint
+from scalable_kpca.workflow.inverse import stored_bytes
 from scalable_kpca.workflow.layout import WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.planned import is_refined, plan_job
@@ -130,7 +131,7 @@ def _planned(config: Config, source: Source, output: Output, *, calibrate: bool 
     k = config.n_components
     if isinstance(k, int) and k > source.n_samples:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
-    check_names(source.label_names, k, novelty=config.novelty)
+    check_names(source.label_names, k, config.beside)
     return Planned(config, source, plan_job(config, source, output, calibrate=calibrate), output)
 
 
@@ -207,7 +208,8 @@ def _make(
     found = None
     if isinstance(prepared.plan, Plan):
         found = take_over(prepared, run)
-        check_room(run, prepared.plan, prepared.source)
+        beside = stored_bytes(prepared.config, prepared.plan)
+        check_room(run, prepared.plan, prepared.source, beside=beside)
     write_json(run.path / "plan.json", prepared.plan.to_json())
     with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener, run.path) as engine:
         if isinstance(prepared.plan, NystroemPlan):

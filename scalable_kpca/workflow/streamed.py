@@ -26,6 +26,7 @@ from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.files import file_states, write_json
 from scalable_kpca.workflow.health import Watch, survey_source, write_profile
 from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.inverse import learn_map, stored_bytes
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
@@ -49,7 +50,8 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     """
     config, plan = prepared.config, prepared.nystroem_plan
     kernel_of = _kernel_of(prepared, engine, plan)
-    check_scores_room(run.path, plan, n_parts=len(prepared.source.parts))
+    beside = stored_bytes(config, plan)
+    check_scores_room(run.path, plan, beside=beside, n_parts=len(prepared.source.parts))
     spans = prepared.source.spans(plan.span_rows)
     key = digest_json([prepared.fingerprint, file_states(prepared.source.paths)])
     with unchanged_source(prepared):
@@ -69,7 +71,8 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
 
 def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engine: Engine, seconds: float) -> None:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
-    plan, source, model = prepared.nystroem_plan, prepared.source, replace(fit.model, preparation=prepared.preparation)
+    plan, source = prepared.nystroem_plan, prepared.source
+    model = replace(learn_map(fit.model, prepared.config), preparation=prepared.preparation)
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
@@ -82,7 +85,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             model,
             engine,
             run.path / "embedding",
-            novelty=wanted.novelty,
+            beside=wanted.beside,
             batch_rows=plan.batch_rows,
             wave=plan.score_wave,
             watch=watch,

@@ -28,6 +28,7 @@ from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.health import Health, Tally, judge_again
+from scalable_kpca.workflow.inverse import learn_map, stored_bytes
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
@@ -245,6 +246,7 @@ def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
             "n_components": config.n_components,
             "indefinite": config.indefinite,
             "novelty": config.novelty,
+            "inverse": None if config.inverse is None else config.inverse.alpha,
             "algorithm": ALGORITHM_VERSION,
         }
     )
@@ -268,7 +270,8 @@ def _make(
             chosen = contributions.plan(sum(part.rows for part in fresh.values()))
             check_memory(chosen)
             # sums of a new partition: while they are made, and as a result
-            check_scores_room(run.path, chosen, n_parts=len(fresh), n_kept=2 * len(fresh))
+            beside = stored_bytes(config, chosen)
+            check_scores_room(run.path, chosen, beside=beside, n_parts=len(fresh), n_kept=2 * len(fresh))
         health = Health(before.run.path, config, source, fresh)
         health.judge_columns()
         sums, added = before.model.sums, []
@@ -317,7 +320,7 @@ def _solve(before: _Before, run: RunDirectory, sums: Accumulators) -> NystroemMo
         indefinite=before.config.indefinite,
         feature_names=before.model.feature_names,
     )
-    model = replace(model, preparation=before.model.preparation)
+    model = replace(learn_map(model, before.config), preparation=before.model.preparation)
     save_model(model, run.path / "model")
     return model
 
@@ -347,7 +350,7 @@ def _write_scores(
         engine,
         run.path / "embedding",
         comparison=health.comparison(model),
-        novelty=before.config.novelty,
+        beside=before.config.beside,
         batch_rows=chosen.batch_rows,
         wave=chosen.score_wave,
         numbers=numbers,
