@@ -43,6 +43,7 @@ from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_row
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
 from scalable_kpca.source.survey import RawSource, Survey, survey
 from scalable_kpca.source.tables import Source, open_source
+from scalable_kpca.source.undoing import original_columns
 
 __all__ = [
     "ASYMMETRY",
@@ -89,6 +90,7 @@ __all__ = [
     "open_rows",
     "open_source",
     "open_stored",
+    "original_columns",
     "prepare_columns",
     "read_rows",
     "refuse_asymmetric",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scalable_kpca.disk import new_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
@@ -17,15 +20,24 @@ from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.health import PROFILE, Comparison, Health, Tally
+from scalable_kpca.workflow.images import pre_images
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.parts import NOVELTY, PartWriter, part_name, with_scores
 
 __all__ = ["open_like", "transform_source"]
 
+Matrix = NDArray[np.float64]
+
 
 def transform_source(
-    output: Output, uri: str, base: Path, destination: Path, overrides: Sequence[str] = ()
+    output: Output,
+    uri: str,
+    base: Path,
+    destination: Path,
+    overrides: Sequence[str] = (),
+    *,
+    reconstruct: bool = False,
 ) -> tuple[int, dict[str, Any]]:
     """Scores of another source's rows with the model in force, as Parquet parts in a new directory.
 
@@ -41,6 +53,9 @@ def transform_source(
         Directory that does not exist; it appears whole.
     overrides : sequence of str
         Changes to the section ``drift`` of the configuration of the run, such as ``drift.psi.fail=1``.
+    reconstruct : bool
+        Whether the columns of the model are written in the place of the scores: what the scores of each row are mapped
+        back to, float64 numbers in the units of the source, and the most likely category. See `original_columns`.
 
     Returns
     -------
@@ -51,7 +66,7 @@ def transform_source(
     Raises
     ------
     InvalidInputError
-        For rows that cannot be scored, or are too far from those of the fit.
+        For rows that cannot be scored, or are too far from those of the fit; to reconstruct, for a model without a map.
     StorageError
         When the model is not what was committed, which it is read once for before any row is scored, or when something
         has the name of the destination, also by the time that the scores are there.
@@ -66,6 +81,7 @@ def transform_source(
     config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift",))
     if NOVELTY in config.beside:
         warn_of_rounding(model)
+    back = pre_images(model, source) if reconstruct else None
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
     check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
@@ -74,7 +90,7 @@ def transform_source(
     health = Health(run.path, config, source, dict(enumerate(source.paths)))
     health.judge_columns()
     with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
-        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), config.beside))
+        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), config.beside, back))
         if health.to_json():
             write_json(staging / "_health.json", health.to_json())
     return source.n_samples, health.to_json()
@@ -110,7 +126,12 @@ def open_like(run: Path, model: AnyModel, uri: str, base: Path) -> Source:
 
 
 def _write_scores(
-    model: AnyModel, source: Source, directory: Path, comparison: Comparison | None, beside: Sequence[str]
+    model: AnyModel,
+    source: Source,
+    directory: Path,
+    comparison: Comparison | None,
+    beside: Sequence[str],
+    back: Callable[[Any, Matrix], Any] | None,
 ) -> dict[int, Tally]:
     check_width(len(source.feature_names), model.n_features)
     scores_of, finite = score_columns(model, beside), FiniteCheck(source.feature_names)
@@ -122,7 +143,7 @@ def _write_scores(
                 continue
             scores, columns = scores_of(batch.rows)
             table = with_scores(batch.labels, scores, columns)
-            parts.add(batch.part, table)
+            parts.add(batch.part, table if back is None else back(batch.labels, scores))
             if comparison is not None:
                 tallies.setdefault(batch.part, comparison.tally()).add(comparison.counts(batch.rows, scores), table)
     with naming_files(source.parts):
