@@ -28,6 +28,7 @@ from scalable_kpca.source.rows import (
     read_rows,
     write_rows,
 )
+from scalable_kpca.source.score_store import ScoreStore, rows_of_chunk
 from scalable_kpca.source.spans import Batch, RowsSpan, Span, row_spans
 from scalable_kpca.source.sparse import (
     RowBlock,
@@ -71,6 +72,7 @@ __all__ = [
     "RowSummary",
     "Rows",
     "RowsSpan",
+    "ScoreStore",
     "Source",
     "Span",
     "SparseRows",
@@ -96,6 +98,7 @@ __all__ = [
     "refuse_asymmetric",
     "row_spans",
     "row_width",
+    "rows_of_chunk",
     "sample_columns",
     "squared_norms_of",
     "stack",

@@ -129,10 +129,11 @@ def check_scores_room(path: Path, plan: NystroemPlan, *, beside: int = 0, n_part
     _check_files(path, FEW_FILES + n_parts + n_kept - _count_files(path))
 
 
-def check_room(run: RunDirectory, plan: Plan, source: Source, *, beside: int = 0) -> None:
+def check_room(run: RunDirectory, plan: Plan, source: Source, *, beside: int = 0, n_chunks: int = 0) -> None:
     """StorageError when the file system cannot take what a run has still to write; labels not counted.
 
-    `beside` are the bytes of what is written beside the scores, and of a map in the model.
+    `beside` are the bytes of what is written beside the scores, and of a map in the model; `n_chunks` the files of a
+    zarr group of scores.
 
     Notes
     -----
@@ -150,7 +151,7 @@ def check_room(run: RunDirectory, plan: Plan, source: Source, *, beside: int = 0
     }
     needed = sum(max(0, size - tree_bytes(run.path / name)) for name, size in pieces.items())
     _check_bytes(run.path, needed, "rows, tiles, journal, model and scores to be written")
-    n_files = _planned_files(plan) + 2 * len(source.parts) + FEW_FILES - _count_files(run.path)
+    n_files = _planned_files(plan) + 2 * len(source.parts) + FEW_FILES + n_chunks - _count_files(run.path)
     _check_files(run.path, n_files, ", or set tile_rows higher")
 
 

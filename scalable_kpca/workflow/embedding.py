@@ -13,7 +13,8 @@ from scalable_kpca.source import Span
 from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
 from scalable_kpca.workflow.health import Comparison, Tally, Watch
-from scalable_kpca.workflow.parts import NOVELTY, PartWriter, with_scores
+from scalable_kpca.workflow.parts import NOVELTY, with_scores
+from scalable_kpca.workflow.score_files import writing_scores
 
 __all__ = ["write_scores"]
 
@@ -23,8 +24,9 @@ def write_scores(
     part_rows: Sequence[int],
     model: NystroemModel,
     engine: Engine,
-    directory: Path,
+    place: Path,
     *,
+    form: str,
     beside: Sequence[str],
     batch_rows: int,
     wave: int,
@@ -32,7 +34,7 @@ def write_scores(
     watch: Watch | None = None,
     comparison: Comparison | None = None,
 ) -> dict[int, Tally]:
-    """One Parquet part for each input part: labels and scores of the same rows, from the same read.
+    """One part for each input part: labels and scores of the same rows, from the same read.
 
     Parameters
     ----------
@@ -42,8 +44,8 @@ def write_scores(
         Rows of each part that is written.
     model : NystroemModel
     engine : Engine
-    directory : Path
-        New directory.
+    place, form : Path, str
+        Where they go, and how: see `writing_scores`.
     beside : sequence of str
         Columns beside the scores: see `score_columns`.
     batch_rows, wave : int
@@ -60,13 +62,12 @@ def write_scores(
     dict
         Of each part that is read, how its rows compare; empty without a comparison.
     """
-    directory.mkdir()
     if NOVELTY in beside:
         warn_of_rounding(model)
     scores_of = score_columns(model, beside)
     scored = map_spans(engine, spans, _scored, scores_of, comparison, batch_rows, stage="score", wave=wave)
     tallies: dict[int, Tally] = {}
-    with PartWriter(directory, list(part_rows)) as parts:
+    with writing_scores(place, part_rows, form=form, n_components=model.n_components, beside=beside) as parts:
         for span, (table, counts) in zip(spans, scored, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
             if watch is not None:

@@ -11,6 +11,7 @@
        journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
        damaged/                                    tiles that did not match their checksum or their sums
        model/ embedding/ metrics.json run.json     results
+       embedding.zarr                              scores of a job with ``output.format: zarr``; labels in embedding/
        profile.json                                what its rows are like: later ones are compared with them
        ledger.json contributions/                  of a Nyström run: which partitions are in it; sums of those that
                                                    came by updates
@@ -31,15 +32,16 @@ from scalable_kpca.errors import StorageError, UnreadableError
 from scalable_kpca.faults import is_loss
 from scalable_kpca.workflow.files import file_digest, read_json
 
-__all__ = ["RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
+__all__ = ["EMBEDDING", "RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
 
-RESULTS = ("model", "embedding", "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
+EMBEDDING = ("embedding", "embedding.zarr")
+RESULTS = ("model", *EMBEDDING, "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
 WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
 _PIECES = (*RESULTS, "COMMIT.json", *WORK)
-_PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "model/model.json")
+_PARTS = ("embedding/part-00000.parquet", "embedding.zarr/scores", "labels/part-00000.parquet", "model/model.json")
 WRITES = ("LOCK", "latest.json", "runs", _RUN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -31,6 +31,10 @@ class OutputConfig(Section):
     """Where results go."""
 
     path: Place = Field(description="Directory, relative to the configuration file.")
+    format: Literal["parquet", "zarr"] = Field(
+        default="parquet",
+        description="Whether scores stand beside the ids in Parquet, or in the zarr group embedding.zarr beside that.",
+    )
 
 
 class InverseConfig(Section):

@@ -25,7 +25,8 @@ from scalable_kpca.workflow.health import survey_rows, write_profile
 from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
-from scalable_kpca.workflow.parts import NOVELTY, part_name, with_scores, write_part
+from scalable_kpca.workflow.parts import NOVELTY, part_name, with_scores
+from scalable_kpca.workflow.score_files import writing_scores
 
 __all__ = ["run_description", "write_results"]
 
@@ -76,12 +77,12 @@ def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model, beside
     """One part for each input part: its labels and the scores of the same rows."""
     import pyarrow.parquet as pq
 
-    directory = run.path / "embedding"
-    directory.mkdir()
     scores, start = model.training_scores, 0
-    for index, part in enumerate(prepared.source.parts):
-        labels = pq.read_table(run.path / "labels" / part_name(index))
-        stop = start + part.n_rows
-        own = {name: values[start:stop] for name, values in beside.items()}
-        write_part(with_scores(labels, scores[start:stop], own), directory / part_name(index))
-        start = stop
+    rows, form = [part.n_rows for part in prepared.source.parts], prepared.config.output.format
+    with writing_scores(run.path, rows, form=form, n_components=model.n_components, beside=list(beside)) as parts:
+        for index, n_rows in enumerate(rows):
+            labels = pq.read_table(run.path / "labels" / part_name(index))
+            stop = start + n_rows
+            own = {name: values[start:stop] for name, values in beside.items()}
+            parts.add(index, with_scores(labels, scores[start:stop], own))
+            start = stop

@@ -21,9 +21,10 @@ from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.health import PROFILE, Comparison, Health, Tally
 from scalable_kpca.workflow.images import pre_images
-from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.layout import EMBEDDING, Output
 from scalable_kpca.workflow.loading import check_place, override_config
-from scalable_kpca.workflow.parts import NOVELTY, PartWriter, part_name, with_scores
+from scalable_kpca.workflow.parts import NOVELTY, part_name, with_scores
+from scalable_kpca.workflow.score_files import writing_scores
 
 __all__ = ["open_like", "transform_source"]
 
@@ -39,7 +40,9 @@ def transform_source(
     *,
     reconstruct: bool = False,
 ) -> tuple[int, dict[str, Any]]:
-    """Scores of another source's rows with the model in force, as Parquet parts in a new directory.
+    """Scores of another source's rows with the model in force, in a new directory that is laid out as the job asks for.
+
+    Parquet parts, or where the job has ``output.format: zarr``, ``embedding.zarr`` beside ``embedding/part-*.parquet``.
 
     Parameters
     ----------
@@ -84,13 +87,15 @@ def transform_source(
     back = pre_images(model, source) if reconstruct else None
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
-    check_separate("--to", destination.resolve(), (part_name(0),), source, uri, base)
+    check_separate("--to", destination.resolve(), (part_name(0), *EMBEDDING), source, uri, base)
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
+    # rows are read like those of the source, which has no zarr of named columns
+    form = "parquet" if reconstruct else config.output.format
     health = Health(run.path, config, source, dict(enumerate(source.paths)))
     health.judge_columns()
     with storage_errors(f"writing {destination}"), new_directory(destination) as staging:
-        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), config.beside, back))
+        health.judge_scores(_write_scores(model, source, staging, health.comparison(model), config.beside, form, back))
         if health.to_json():
             write_json(staging / "_health.json", health.to_json())
     return source.n_samples, health.to_json()
@@ -131,12 +136,14 @@ def _write_scores(
     directory: Path,
     comparison: Comparison | None,
     beside: Sequence[str],
+    form: str,
     back: Callable[[Any, Matrix], Any] | None,
 ) -> dict[int, Tally]:
     check_width(len(source.feature_names), model.n_features)
     scores_of, finite = score_columns(model, beside), FiniteCheck(source.feature_names)
     tallies: dict[int, Tally] = {}
-    with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
+    rows = [part.n_rows for part in source.parts]
+    with writing_scores(directory, rows, form=form, n_components=model.n_components, beside=beside, parts="") as parts:
         for batch in source.batches():
             finite.add(batch.rows)
             if finite.first is not None:
@@ -146,8 +153,8 @@ def _write_scores(
             parts.add(batch.part, table if back is None else back(batch.labels, scores))
             if comparison is not None:
                 tallies.setdefault(batch.part, comparison.tally()).add(comparison.counts(batch.rows, scores), table)
-    with naming_files(source.parts):
-        finite.raise_if_any()
+        with naming_files(source.parts):
+            finite.raise_if_any()
     return tallies
 
 

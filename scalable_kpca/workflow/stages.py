@@ -33,6 +33,7 @@ from scalable_kpca.workflow.planned import is_refined, plan_job
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import write_results
 from scalable_kpca.workflow.retention import retain
+from scalable_kpca.workflow.score_files import chunk_files
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
 from scalable_kpca.workflow.versions import problems_of
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
@@ -209,7 +210,8 @@ def _make(
     if isinstance(prepared.plan, Plan):
         found = take_over(prepared, run)
         beside = stored_bytes(prepared.config, prepared.plan)
-        check_room(run, prepared.plan, prepared.source, beside=beside)
+        n_chunks = chunk_files(prepared.config, prepared.plan.n_samples, prepared.plan.n_components)
+        check_room(run, prepared.plan, prepared.source, beside=beside, n_chunks=n_chunks)
     write_json(run.path / "plan.json", prepared.plan.to_json())
     with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener, run.path) as engine:
         if isinstance(prepared.plan, NystroemPlan):

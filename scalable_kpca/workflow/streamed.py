@@ -31,6 +31,7 @@ from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
+from scalable_kpca.workflow.score_files import chunk_files
 from scalable_kpca.workflow.work import unchanged_source
 
 __all__ = ["make_streamed", "start_for_run", "write_streamed"]
@@ -51,7 +52,8 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     config, plan = prepared.config, prepared.nystroem_plan
     kernel_of = _kernel_of(prepared, engine, plan)
     beside = stored_bytes(config, plan)
-    check_scores_room(run.path, plan, beside=beside, n_parts=len(prepared.source.parts))
+    n_files = len(prepared.source.parts) + chunk_files(config, plan.n_samples, plan.n_components)
+    check_scores_room(run.path, plan, beside=beside, n_parts=n_files)
     spans = prepared.source.spans(plan.span_rows)
     key = digest_json([prepared.fingerprint, file_states(prepared.source.paths)])
     with unchanged_source(prepared):
@@ -84,7 +86,8 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             [part.n_rows for part in source.parts],
             model,
             engine,
-            run.path / "embedding",
+            run.path,
+            form=wanted.output.format,
             beside=wanted.beside,
             batch_rows=plan.batch_rows,
             wave=plan.score_wave,

@@ -35,6 +35,7 @@ from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain
+from scalable_kpca.workflow.score_files import chunk_files, writing_scores
 from scalable_kpca.workflow.scoring import open_like
 from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
 
@@ -246,6 +247,7 @@ def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
             "n_components": config.n_components,
             "indefinite": config.indefinite,
             "novelty": config.novelty,
+            "format": config.output.format,
             "inverse": None if config.inverse is None else config.inverse.alpha,
             "algorithm": ALGORITHM_VERSION,
         }
@@ -271,7 +273,8 @@ def _make(
             check_memory(chosen)
             # sums of a new partition: while they are made, and as a result
             beside = stored_bytes(config, chosen)
-            check_scores_room(run.path, chosen, beside=beside, n_parts=len(fresh), n_kept=2 * len(fresh))
+            n_files = len(fresh) + chunk_files(config, chosen.n_samples, chosen.n_components)
+            check_scores_room(run.path, chosen, beside=beside, n_parts=n_files, n_kept=2 * len(fresh))
         health = Health(before.run.path, config, source, fresh)
         health.judge_columns()
         sums, added = before.model.sums, []
@@ -337,9 +340,12 @@ def _write_scores(
 ) -> dict[int, Tally]:
     """Scores of the new parts of a source, numbered in their order."""
     rows = [] if source is None else [source.parts[index].n_rows for index in new]
+    config = before.config
     if source is None or not rows:
-        (run.path / "embedding").mkdir()
-        return {}
+        with writing_scores(
+            run.path, [], form=config.output.format, n_components=model.n_components, beside=config.beside
+        ):
+            return {}
     chosen = contributions.plan(max(rows))
     numbers = {index: number for number, index in enumerate(new)}
     spans = [span for span in source.spans(chosen.span_rows) if span.part in numbers]
@@ -348,7 +354,8 @@ def _write_scores(
         rows,
         model,
         engine,
-        run.path / "embedding",
+        run.path,
+        form=before.config.output.format,
         comparison=health.comparison(model),
         beside=before.config.beside,
         batch_rows=chosen.batch_rows,
