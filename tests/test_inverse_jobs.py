@@ -27,7 +27,7 @@ from tests.test_prepared_jobs import write as write_prepared
 METHODS = {"exact": JOBS["stored tiles, block Krylov"], "nystroem": JOBS["Nyström"]}
 CLUSTERS = [
     {"kind": "synchronous"},
-    {"kind": "threads", "n_threads": 2},
+    pytest.param({"kind": "threads", "n_threads": 2}, marks=pytest.mark.slow),
     pytest.param({"kind": "local", "n_workers": 2}, marks=pytest.mark.slow),
 ]
 ERROR = 1e-12  # batches are cut in another way here: products of other shapes round in another way
@@ -111,7 +111,7 @@ def test_an_update_learns_the_map_again_for_its_components_with_the_same_bits(tm
     )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [pytest.param("exact", marks=pytest.mark.slow), "nystroem"])
 def test_scores_are_the_same_with_a_map_and_its_ridge_is_a_part_of_the_name(tmp_path, method):
     runs = [
         run_job(tmp_path / str(number), METHODS[method], inverse=inverse)
@@ -141,7 +141,7 @@ def test_rows_of_float32_are_measured_in_float64(tmp_path):
 # ---------------------------------------------------------------- prepared columns
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["exact", pytest.param("nystroem", marks=pytest.mark.slow)])
 def test_prepared_columns_are_compared_prepared_and_come_back_in_their_units(tmp_path, method):
     table = prepared_table(240)
     write_prepared(tmp_path / "rows", table)

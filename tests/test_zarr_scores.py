@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.source import ROW_DTYPES, ScoreStore, open_stored, rows_of_chunk
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import load_config
 from scalable_kpca.workflow.scoring import transform_source
 from scalable_kpca.workflow.stages import execute, prepare
 from scalable_kpca.workflow.update import update_output
+from scalable_kpca.workflow.versions import problems_of
 from tests.recovery.jobs import JOBS, bits_of, leftovers, write_job, write_rows
 
 METHODS = {"exact": JOBS["stored tiles, block Krylov"], "nystroem": JOBS["Nyström"]}
@@ -72,22 +73,18 @@ def test_scores_in_zarr_are_those_in_parquet_of_runs_updates_and_transforms(tmp_
     assert back.problems() == []
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["exact", pytest.param("nystroem", marks=pytest.mark.slow)])
 def test_a_run_that_is_made_again_gives_the_same_bits_and_damage_is_repaired(tmp_path, method):
     made = execute_job(tmp_path, method, "zarr")
-    bits = bits_of(made.run.path) | {"group": group_bits(made.run.path)}
+    bits = bits_of(made.run.path)
+    assert any(name.startswith("embedding.zarr/scores/c/") for name in bits)
     assert execute_job(tmp_path, method, "zarr").status == "unchanged"
     chunk = made.run.path / "embedding.zarr" / "scores" / "c" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-1])
     assert any("embedding.zarr/scores/c/0/0 has " in problem for problem in made.run.problems())
     again = execute_job(tmp_path, method, "zarr")
     assert again.status == "done"
-    assert bits_of(again.run.path) | {"group": group_bits(again.run.path)} == bits
-
-
-def group_bits(run: Path) -> dict[str, bytes]:
-    place = run / "embedding.zarr"
-    return {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    assert bits_of(again.run.path) == bits
 
 
 def test_scores_of_an_earlier_version_that_are_damaged_are_found(tmp_path):
@@ -96,8 +93,6 @@ def test_scores_of_an_earlier_version_that_are_damaged_are_found(tmp_path):
     output = Output(tmp_path / "out-zarr")
     done = update_output(output, "more", tmp_path)
     (base.path / "embedding.zarr" / "novelty" / "c" / "0").write_bytes(b"")
-    from scalable_kpca.workflow.versions import problems_of
-
     assert any("embedding.zarr/novelty/c/0 has 0 bytes" in problem for problem in problems_of(output, done.run))
 
 
@@ -122,8 +117,6 @@ def test_rows_that_are_not_finite_are_named_and_leave_no_group(tmp_path):
 def test_a_link_among_the_arrays_is_not_committed_and_a_source_never_reads_them(tmp_path):
     made = execute_job(tmp_path, "exact", "zarr").run
     job = write_job(tmp_path, METHODS["exact"], source={"uri": "out-zarr/runs/*/embedding.zarr/scores"})
-    from scalable_kpca.errors import ConfigError
-
     with pytest.raises(ConfigError, match="output"):
         prepare(load_config(job, ["output={path: out-zarr}"], environment={}), tmp_path)
     (made.path / "embedding.zarr" / "more").symlink_to(tmp_path)
@@ -134,11 +127,14 @@ def test_a_link_among_the_arrays_is_not_committed_and_a_source_never_reads_them(
 # ---------------------------------------------------------------- the store
 
 
-@pytest.mark.parametrize(("n", "k"), [(0, 3), (1, 1), (7, 0), (150_000, 2), (70_000, 100)])
-@pytest.mark.parametrize("step", [1000, 65_536, 100_000])
+@pytest.mark.parametrize(
+    ("n", "k", "step"),
+    [
+        *((n, k, step) for n, k in [(0, 3), (1, 1), (7, 0), (150_000, 2)] for step in (1000, 65_536)),
+        (50_000, 100, 60_000),
+    ],
+)
 def test_a_store_holds_what_came_whatever_the_pieces(tmp_path, n, k, step):
-    if n == 70_000 and step == 1000:
-        pytest.skip("the same as with other pieces")
     scores, novelty = np.arange(float(n * k)).reshape(n, k), np.arange(float(n))
     scores.setflags(write=False)
     store = ScoreStore(tmp_path / "s.zarr", n, k, ["novelty"], {"names": ["a"]})
