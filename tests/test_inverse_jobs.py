@@ -292,3 +292,7 @@ def test_an_update_whose_limit_cannot_hold_the_map_is_refused_with_one_that_can(
     assert latest_run(tmp_path / "out") == run
     overrides = [f"budget.memory={refused.value.needed}"]
     assert update_output(Output(tmp_path / "out"), "more", tmp_path, overrides=overrides).status == "done"
+    with pytest.raises(MemoryLimitError, match="inverse: false"):  # nothing is read, and the map is learned again
+        update_output(
+            Output(tmp_path / "out"), None, tmp_path, withdraw=["part-2.parquet"], overrides=["budget.memory=200MiB"]
+        )

@@ -21,21 +21,21 @@ from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import PreparedSource, Source
-from scalable_kpca.workflow.checks import check_memory, check_scores_room, check_separate
+from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.health import Health, Tally, judge_again
-from scalable_kpca.workflow.inverse import learn_map, stored_bytes
+from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain
-from scalable_kpca.workflow.score_files import chunk_files, writing_scores
+from scalable_kpca.workflow.score_files import writing_scores
 from scalable_kpca.workflow.scoring import open_like
 from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
 
@@ -268,13 +268,7 @@ def _make(
     config = before.config
     with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
-        if fresh:
-            chosen = contributions.plan(sum(part.rows for part in fresh.values()))
-            check_memory(chosen)
-            # sums of a new partition: while they are made, and as a result
-            beside = stored_bytes(config, chosen)
-            n_files = len(fresh) + chunk_files(config, chosen.n_samples, chosen.n_components)
-            check_scores_room(run.path, chosen, beside=beside, n_parts=n_files, n_kept=2 * len(fresh))
+        contributions.check_plan(fresh)
         health = Health(before.run.path, config, source, fresh)
         health.judge_columns()
         sums, added = before.model.sums, []
