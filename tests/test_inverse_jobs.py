@@ -111,7 +111,8 @@ def test_an_update_learns_the_map_again_for_its_components_with_the_same_bits(tm
     )
 
 
-@pytest.mark.parametrize("method", [pytest.param("exact", marks=pytest.mark.slow), "nystroem"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
 def test_scores_are_the_same_with_a_map_and_its_ridge_is_a_part_of_the_name(tmp_path, method):
     runs = [
         run_job(tmp_path / str(number), METHODS[method], inverse=inverse)
