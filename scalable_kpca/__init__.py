@@ -1,7 +1,8 @@
 """Exact, certified, resumable kernel PCA for data whose Gram matrix fits nowhere.
 
-`KernelPCA` stands in for scikit-learn's; `plan` says what a fit would cost; `load_model` and `project` use a saved
-model; `eigenvalue_table`, `compare_with_pca` and `select_gamma` say how good one is; the command line is ``skpca``.
+`KernelPCA` stands in for scikit-learn's; `plan` says what a fit would cost; `load_model`, `project` and `reconstruct`
+use a saved model; `eigenvalue_table`, `compare_with_pca` and `select_gamma` say how good one is; the command line is
+``skpca``.
 """
 
 from importlib import import_module
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from scalable_kpca.kernels import kernel_array
     from scalable_kpca.model import Model, load_model
     from scalable_kpca.planning import plan
+    from scalable_kpca.preimage import reconstruct
     from scalable_kpca.quality import compare_with_pca, eigenvalue_table, select_gamma
     from scalable_kpca.transform import project
 
@@ -23,7 +25,6 @@ __all__ = [
     "KernelPCA",
     "KernelPCAError",
     "Model",
-    "__version__",
     "compare_with_pca",
     "eigenvalue_table",
     "kernel_array",
@@ -31,6 +32,7 @@ __all__ = [
     "merge",
     "plan",
     "project",
+    "reconstruct",
     "select_gamma",
 ]
 
@@ -46,6 +48,7 @@ _HOMES = {
     "merge": "approximate",
     "plan": "planning",
     "project": "transform",
+    "reconstruct": "preimage",
     "select_gamma": "quality",
 }
 

@@ -184,7 +184,7 @@ def sums_of_joining(
 def merge(
     a: NystroemModel, b: NystroemModel, *, n_components: Components = 0, indefinite: str = "error"
 ) -> NystroemModel:
-    """Model of the rows of both, as if they had been fitted at once; no row is read.
+    """Model of the rows of both, as if they had been fitted at once, without a map back to rows; no row is read.
 
     Parameters
     ----------

@@ -257,9 +257,12 @@ def update(
 @click.option(
     "--to", "destination", required=True, type=click.Path(path_type=Path), help="New directory for the scores."
 )
+@click.option("--reconstruct", is_flag=True, help="Write the rows that the scores are mapped back to, not the scores.")
 @_set
 @_json
-def transform(output: Path, source: str, destination: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def transform(
+    output: Path, source: str, destination: Path, reconstruct: bool, overrides: tuple[str, ...], as_json: bool
+) -> None:
     """Score new rows with the latest model in OUTPUT; --set may change `drift` and `monitor`."""
     from scalable_kpca.workflow.health import worst
     from scalable_kpca.workflow.layout import Output
@@ -267,8 +270,10 @@ def transform(output: Path, source: str, destination: Path, overrides: tuple[str
     from scalable_kpca.workflow.scoring import transform_source
 
     with watching(watch_output("transform", output, source, overrides), _named) as watch:
-        n_rows, health = transform_source(Output(output), source, Path.cwd(), destination, overrides)
-        _say([f"{n_rows} rows scored into {destination}"], as_json)
+        n_rows, health = transform_source(
+            Output(output), source, Path.cwd(), destination, overrides, reconstruct=reconstruct
+        )
+        _say([f"{n_rows} rows {'reconstructed' if reconstruct else 'scored'} into {destination}"], as_json)
         answer = {"rows": n_rows, "embedding": str(destination), "health": worst(health)}
         watch.answer |= answer
         _answer(answer, as_json)

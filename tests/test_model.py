@@ -220,7 +220,7 @@ def test_other_format_version_is_refused_with_both_numbers(copy, version):
 
 FIELDS = [
     *("kernel", "n_samples", "n_features", "rows_dtype", "tile_rows", "dtype", "grand_mean", "certificate"),
-    *("rows", "solver", "n_passes", "feature_names", "preparation", "method"),
+    *("rows", "solver", "n_passes", "feature_names", "preparation", "method", "ridge_pairs"),
 ]
 
 

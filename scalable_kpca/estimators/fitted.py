@@ -116,7 +116,7 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
         return novelty_threshold(training_novelty(self.model_), quantile)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model to a new directory, to be read by `load_model`: see `model.save_model`."""
+        """Write the model, with its ridge map, to a new directory: see `load_model`, `project` and `reconstruct`."""
         check_is_fitted(self)
         save_model(self.model_, path)
 

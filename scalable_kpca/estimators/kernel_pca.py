@@ -317,9 +317,9 @@ class KernelPCA(FittedKernelPCA):
         before = model.certificate.relative_residual
         with self._fitting(X, reset=False) as fitting:
             added = fitting.add_to(model)
-            ridge = self._learn_way_back(added.model, fitting.seed)
-        self._keep_model(added.model)
-        self._keep_way_back(ridge)
+            grown = self._with_way_back(added.model, fitting.seed)
+        self._keep_model(grown)
+        self._keep_way_back()
         self.landmark_drift_ = added.residual / before if before > 0 else (1.0 if added.residual == 0 else np.inf)
         return self
 
@@ -408,7 +408,7 @@ class KernelPCA(FittedKernelPCA):
             )
 
     def _keep(self, fitted: Fitted, seed: int) -> None:
-        ridge = self._learn_way_back(fitted.fit.model, seed)  # what fails leaves the last fit as it was
+        model = self._with_way_back(fitted.fit.model, seed)  # what fails leaves the last fit as it was
         for name in _OF_SOME_FITS:
             if hasattr(self, name):
                 delattr(self, name)
@@ -416,8 +416,8 @@ class KernelPCA(FittedKernelPCA):
         if fitted.start is not None and isinstance(fitted.fit, ExactFit):
             self.residual_history_ = list(fitted.fit.residuals)
             self.landmarks_ = fitted.start.model.basis.landmarks
-        self._keep_model(fitted.fit.model)
-        self._keep_way_back(ridge)
+        self._keep_model(model)
+        self._keep_way_back()
         if self.method == "auto" and self.max_passes != 0 and isinstance(fitted.fit.model, NystroemModel):
             warnings.warn(
                 f"the result is approximate, and certificate_ says how far ({fitted.plan.reasons[0]}); set method to "

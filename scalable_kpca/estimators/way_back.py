@@ -23,15 +23,15 @@ from scalable_kpca.preimage import (
     RidgeMap,
     check_ridge,
     check_ridge_kernel,
-    choose_training_pairs,
     dense,
-    fit_ridge_map,
+    learn_ridge,
+    most_pairs,
     preimage_finder,
     reconstruct_lazily,
 )
 from scalable_kpca.source import SparseRows, as_csr, is_sparse
 from scalable_kpca.staging import is_dask
-from scalable_kpca.tiling import DENSE_LIMIT, check_choice
+from scalable_kpca.tiling import check_choice
 
 __all__ = ["ReconstructsRows"]
 
@@ -116,7 +116,7 @@ class ReconstructsRows:
     @property
     def _most_pairs(self) -> int:
         """Rows that the ridge map is learned on, at most."""
-        return int(max(DENSE_LIMIT, self.n_landmarks))
+        return int(most_pairs(self.n_landmarks))
 
     def _check_way_back_parameters(self) -> None:
         """What can be said of the way back before X is read: ConfigError or InvalidInputError."""
@@ -155,15 +155,15 @@ class ReconstructsRows:
                 needed,
             )
 
-    def _learn_way_back(self, model: AnyModel, seed: int) -> RidgeMap | None:
-        """The ridge map, if it is asked for, from the training rows of a model, or from some of many."""
+    def _with_way_back(self, model: AnyModel, seed: int) -> AnyModel:
+        """A model with the ridge map, if it is asked for, from its training rows, or from some of many."""
         if self._preimage != "ridge":
-            return None
-        scores, rows = choose_training_pairs(model, limit=self._most_pairs, seed=seed)
-        return fit_ridge_map(scores, rows, model.kernel, self.alpha)
+            return model
+        return learn_ridge(model, self.alpha, limit=self._most_pairs, seed=seed)
 
-    def _keep_way_back(self, ridge: RidgeMap | None) -> None:
+    def _keep_way_back(self) -> None:
         self._fitted_preimage = self._preimage  # a parameter that is set later says nothing of this fit
+        ridge = self.model_.way_back
         if ridge is not None:
             self.X_transformed_fit_, self.dual_coef_, self._mean = ridge.centres, ridge.coefficients, ridge.mean
 

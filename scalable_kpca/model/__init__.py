@@ -11,8 +11,20 @@ from scalable_kpca.kernels import CallableKernel, kernel_from_json
 from scalable_kpca.model.exact import Model, in_memory, read_exact, save_exact
 from scalable_kpca.model.files import check_arrays, check_saved, read_description
 from scalable_kpca.model.nystroem import NystroemModel, read_nystroem, save_nystroem
+from scalable_kpca.model.ridge import RidgeMap, as_array, check_ridge_kernel, check_scores
 
-__all__ = ["AnyModel", "Model", "NystroemModel", "in_memory", "load_model", "save_model"]
+__all__ = [
+    "AnyModel",
+    "Model",
+    "NystroemModel",
+    "RidgeMap",
+    "as_array",
+    "check_ridge_kernel",
+    "check_scores",
+    "in_memory",
+    "load_model",
+    "save_model",
+]
 
 AnyModel = Model | NystroemModel
 

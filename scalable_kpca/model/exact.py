@@ -21,6 +21,7 @@ from scalable_kpca.model.files import (
     read_array,
     read_preparation,
 )
+from scalable_kpca.model.ridge import RidgeMap, read_ridge, ridge_arrays, ridge_pairs
 from scalable_kpca.source import (
     ROW_DTYPES,
     ArrayRows,
@@ -72,6 +73,8 @@ class Model:
         Empty when the rows had none.
     preparation : Preparation or None
         How features are made of a table's columns, where they are not these columns as they are.
+    way_back : RidgeMap or None
+        From scores to rows, where one was learned.
     """
 
     kernel: Kernel
@@ -86,6 +89,7 @@ class Model:
     n_passes: int
     feature_names: tuple[str, ...] = ()
     preparation: Preparation | None = None
+    way_back: RidgeMap | None = None
 
     @property
     def n_samples(self) -> int:
@@ -115,7 +119,7 @@ class Model:
 
 
 def save_exact(model: Model, path: str | Path) -> None:
-    """Write a model in a new directory; bytes: n_samples · (n_features · itemsize + 8·(k + 1)).
+    """Write a model in a new directory; bytes: n_samples · (n_features · itemsize + 8·(k + 1)), and a map.
 
     The training rows are copied block by block; sparse ones take 4 bytes and their itemsize for an entry.
     """
@@ -134,6 +138,7 @@ def save_exact(model: Model, path: str | Path) -> None:
         "n_passes": model.n_passes,
         "feature_names": list(model.feature_names),
         "preparation": None if model.preparation is None else model.preparation.to_json(),
+        "ridge_pairs": ridge_pairs(model.way_back),
     }
     with new_model(path, description) as group:
         _write_arrays(model, group)
@@ -157,26 +162,28 @@ def in_memory(model: Model) -> Model:
 
 def read_exact(directory: Path, fields: dict[str, Any]) -> Model:
     """Model from a directory and its description; any exception when they do not belong together."""
-    check_fields(fields, "n_samples", "n_features", "tile_rows", "n_passes")
+    check_fields(fields, "n_samples", "n_features", "tile_rows", "n_passes", "ridge_pairs")
     model = _assemble(directory, fields)
     _check(model)
     return model
 
 
 def _assemble(directory: Path, fields: dict[str, Any]) -> Model:
+    eigenvalues = read_array(directory, "eigenvalues", 1)
     return Model(
         kernel=fields["kernel"],
         rows=_rows(directory, fields),
         tile_rows=fields["tile_rows"],
         dtype=fields["dtype"],
         centering=Centering(read_array(directory, "row_means", 1), float(fields["grand_mean"])),
-        eigenvalues=read_array(directory, "eigenvalues", 1),
+        eigenvalues=eigenvalues,
         eigenvectors=read_array(directory, "eigenvectors", 2),
         certificate=Certificate.from_json(fields["certificate"]),
         solver=fields["solver"],
         n_passes=fields["n_passes"],
         feature_names=tuple(fields["feature_names"]),
         preparation=read_preparation(fields),
+        way_back=read_ridge(directory, fields, len(eigenvalues)),
     )
 
 
@@ -226,11 +233,12 @@ def _check(model: Model) -> None:
 
 
 def _write_arrays(model: Model, group: Any) -> None:
-    for name, values in (
-        ("eigenvalues", model.eigenvalues),
-        ("eigenvectors", model.eigenvectors),
-        ("row_means", model.centering.row_means),
-    ):
+    own = {
+        "eigenvalues": model.eigenvalues,
+        "eigenvectors": model.eigenvectors,
+        "row_means": model.centering.row_means,
+    }
+    for name, values in {**own, **ridge_arrays(model.way_back)}.items():
         create_array(group, name, values.shape, "float64", model.tile_rows)[...] = values
 
 

@@ -19,6 +19,7 @@ from scalable_kpca.model.files import (
     read_array,
     read_preparation,
 )
+from scalable_kpca.model.ridge import RidgeMap, read_ridge, ridge_arrays, ridge_pairs
 from scalable_kpca.nystroem import Accumulators, Basis, NystroemCertificate, Projection
 from scalable_kpca.source import (
     ROW_DTYPES,
@@ -62,6 +63,8 @@ class NystroemModel:
         Of a precomputed kernel: which columns of its rows are the landmarks'.
     preparation : Preparation or None
         How features are made of a table's columns, where they are not these columns as they are.
+    way_back : RidgeMap or None
+        From scores to rows, where one was learned: on landmarks.
     """
 
     basis: Basis
@@ -73,6 +76,7 @@ class NystroemModel:
     feature_names: tuple[str, ...] = ()
     columns: NDArray[np.int64] | None = None
     preparation: Preparation | None = None
+    way_back: RidgeMap | None = None
 
     solver = "nystroem"
     n_passes = 0
@@ -130,6 +134,7 @@ def save_nystroem(model: NystroemModel, path: str | Path) -> None:
         "certificate": model.certificate.to_json(),
         "feature_names": list(model.feature_names),
         "preparation": None if model.preparation is None else model.preparation.to_json(),
+        "ridge_pairs": ridge_pairs(model.way_back),
         "precomputed": model.columns is not None,
         "landmarks": "csr" if is_sparse(basis.landmarks) else "dense",
         "n_features": int(basis.landmarks.shape[1]),
@@ -143,7 +148,7 @@ def save_nystroem(model: NystroemModel, path: str | Path) -> None:
 
 def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
     """Model from a directory and its description; any exception when they do not belong together."""
-    check_fields(fields, "n_samples", "n_features")
+    check_fields(fields, "n_samples", "n_features", "ridge_pairs")
     found = {name: read_array(directory, name, n_dims) for name, n_dims in _FLOAT64.items()}
     basis = Basis(
         kernel=fields["kernel"],
@@ -164,6 +169,7 @@ def read_nystroem(directory: Path, fields: dict[str, Any]) -> NystroemModel:
         certificate=NystroemCertificate.from_json(fields["certificate"]),
         feature_names=tuple(fields["feature_names"]),
         preparation=read_preparation(fields),
+        way_back=read_ridge(directory, fields, len(found["eigenvalues"])),
     )
     if fields["precomputed"]:
         model = replace(model, columns=read_array(directory, "columns", 1, "int64"))
@@ -200,6 +206,7 @@ def _arrays(model: NystroemModel) -> dict[str, NDArray[Any]]:
             "weights": model.weights,
             "offset": model.offset,
         }
+        | ridge_arrays(model.way_back)
     )
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import STRIP_ROWS
-from scalable_kpca.model import AnyModel
+from scalable_kpca.model import AnyModel, as_array, check_scores
 from scalable_kpca.preimage.expansion import Expansion, expand
-from scalable_kpca.preimage.pairs import as_array, check_not_negative, check_scores, choose_training_pairs
+from scalable_kpca.preimage.pairs import check_not_negative, choose_training_pairs
 from scalable_kpca.source import FiniteCheck, check_width
 from scalable_kpca.tiling import is_whole
 

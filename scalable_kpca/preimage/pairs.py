@@ -1,4 +1,4 @@
-"""What every way back from scores begins with: finite scores, and training rows whose scores are known."""
+"""What every way back from scores begins with: training rows whose scores are known."""
 
 from __future__ import annotations
 
@@ -12,24 +12,14 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.kernels import Precomputed
 from scalable_kpca.model import AnyModel, Model, NystroemModel
-from scalable_kpca.source import FiniteCheck, Rows
+from scalable_kpca.source import Rows
 from scalable_kpca.tiling import Tiling, is_number
 from scalable_kpca.transform import project
 
-__all__ = [
-    "as_array",
-    "check_has_rows",
-    "check_not_negative",
-    "check_scores",
-    "choose_training_pairs",
-    "dense",
-    "reconstruct_lazily",
-]
+__all__ = ["check_has_rows", "check_not_negative", "choose_training_pairs", "dense", "reconstruct_lazily"]
 
 Matrix = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-
-LARGEST = float(np.finfo(np.float64).max) ** 0.5 / 16  # number whose square, and some times that, is a float64
 
 
 def check_not_negative(name: str, value: Any) -> float:
@@ -37,38 +27,6 @@ def check_not_negative(name: str, value: Any) -> float:
     if not (is_number(value) and math.isfinite(value) and value >= 0):
         raise InvalidInputError(f"{name}={value!r}; a finite number ≥ 0 is needed.")
     return float(value)
-
-
-def as_array(name: str, values: Any) -> NDArray[Any]:
-    """Array of what may be a list; InvalidInputError where its rows are of different lengths."""
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise InvalidInputError(f"{name} are no matrix ({error}); rows of as many numbers each are needed.") from error
-
-
-def check_scores(scores: Any, n_components: int) -> Matrix:
-    """Scores (b, n_components) as float64; InvalidInputError for another shape, NaN or infinity."""
-    values = as_array("scores", scores)
-    if values.ndim != 2 or values.shape[1] != n_components:
-        raise InvalidInputError(
-            f"scores have shape {values.shape}; a matrix of rows × {n_components} components is needed, as transform "
-            "gives it."
-        )
-    if values.dtype.kind not in "fiub":
-        raise InvalidInputError(f"scores have dtype {values.dtype}; real numbers are needed.")
-    finite = FiniteCheck([f"score {component}" for component in range(n_components)])
-    finite.add(values)
-    finite.raise_if_any()
-    found = values.astype(np.float64, copy=False)
-    largest = float(np.abs(found).max(initial=0.0))
-    # a sum of squares, and differences of two of them
-    if largest > LARGEST / max(1, n_components):
-        raise InvalidInputError(
-            f"a score is as large as {largest:.3g}, and squares of such are beyond float64; give scores as transform "
-            "gives them, or scale the features and fit again."
-        )
-    return found
 
 
 def dense(rows: Any) -> NDArray[np.floating[Any]]:

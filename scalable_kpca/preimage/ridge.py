@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,53 +9,17 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.kernels import STRIP_ROWS, CallableKernel, Kernel, Precomputed, TileStrips, kernel_block
-from scalable_kpca.kernels.callables import PAIRWISE
-from scalable_kpca.preimage.pairs import check_not_negative, check_scores, dense
+from scalable_kpca.kernels import STRIP_ROWS, CallableKernel, Kernel, Precomputed, kernel_block
+from scalable_kpca.model import RidgeMap, check_ridge_kernel, check_scores
+from scalable_kpca.preimage.pairs import check_not_negative, dense
 
-__all__ = ["RidgeMap", "check_ridge", "check_ridge_kernel", "fit_ridge_map", "ridge_bytes"]
+__all__ = ["check_ridge", "fit_ridge_map", "ridge_bytes"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 EVALUATED = 7  # arrays like the scores, at most, while the kernel is evaluated between them
 SOLVED = 64  # columns of the matrix that LAPACK works in, at most
-
-
-@dataclass(frozen=True, eq=False)
-class RidgeMap:
-    """Function from scores (b, k) to rows (b, n_features), float64: z ↦ k(z, Z)B + x̄.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        That of the fit with its resolved parameters, between scores here: rows of k numbers of either sign.
-    centres : ndarray of shape (m, k), float64
-        Z: scores of training rows. scikit-learn's ``X_transformed_fit_``.
-    coefficients : ndarray of shape (m, n_features), float64
-        B = (k(Z, Z) + αI)⁻¹(X − 1x̄ᵀ). scikit-learn's ``dual_coef_`` where the rows have mean zero.
-    mean : ndarray of shape (n_features,), float64
-        x̄ of the training rows that the map was learned on.
-
-    Notes
-    -----
-    Cost a row: m kernel values of k numbers, and 2·m·n_features flops. Memory: the rows, and one strip of kernel
-    values.
-    """
-
-    kernel: Kernel
-    centres: Matrix
-    coefficients: Matrix
-    mean: Vector
-
-    def __call__(self, scores: Any) -> Matrix:
-        """Rows of some scores; InvalidInputError unless they are finite and k a row."""
-        values = check_scores(scores, self.centres.shape[1])
-        rows = np.empty((len(values), len(self.mean)))
-        for start, strip in TileStrips(self.kernel, values, self.centres):
-            rows[start : start + len(strip)] = strip @ self.coefficients
-        rows += self.mean
-        return rows
 
 
 def ridge_bytes(n_pairs: int, n_components: int, n_features: int) -> int:
@@ -69,15 +32,6 @@ def ridge_bytes(n_pairs: int, n_components: int, n_features: int) -> int:
 def check_ridge(alpha: Any) -> float:
     """The ridge as a float; InvalidInputError unless it is a finite number ≥ 0."""
     return check_not_negative("alpha", alpha)
-
-
-def check_ridge_kernel(kernel: Any) -> None:
-    """InvalidInputError for the name of a kernel that is not defined between scores."""
-    if isinstance(kernel, str) and kernel in PAIRWISE:
-        raise InvalidInputError(
-            f"kernel={kernel!r} compares amounts ≥ 0, and the ridge map evaluates it between scores, which have either "
-            "sign; choose another kernel, such as rbf or laplacian, where rows are to be reconstructed."
-        )
 
 
 def fit_ridge_map(scores: Any, rows: Any, kernel: Kernel, alpha: float = 1.0) -> RidgeMap:
@@ -139,7 +93,8 @@ def fit_ridge_map(scores: Any, rows: Any, kernel: Kernel, alpha: float = 1.0) ->
             "kernel values between scores are beyond float64; scale the features, or use a smaller degree or gamma."
         )
     inside.flat[:: len(inside) + 1] += ridge
-    return RidgeMap(kernel, centres.copy(), _solve(inside, targets - mean), mean)
+    # in the order of a saved array, so that products are the same bits after loading
+    return RidgeMap(kernel, centres.copy(), np.ascontiguousarray(_solve(inside, targets - mean)), mean)
 
 
 def _between(kernel: Kernel, centres: Matrix) -> Matrix:

@@ -35,6 +35,7 @@ from scalable_kpca.source.rows import (
     write_rows,
 )
 from scalable_kpca.source.sampled import SampledSource
+from scalable_kpca.source.score_store import ScoreStore, rows_of_chunk
 from scalable_kpca.source.spans import Batch, RowsSpan, Span, row_spans
 from scalable_kpca.source.sparse import (
     RowBlock,
@@ -50,6 +51,7 @@ from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_row
 from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
 from scalable_kpca.source.survey import RawSource, Survey, survey
 from scalable_kpca.source.tables import Source, open_source
+from scalable_kpca.source.undoing import original_columns
 from scalable_kpca.source.written import write_table
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "Rows",
     "RowsSpan",
     "SampledSource",
+    "ScoreStore",
     "Source",
     "Span",
     "SparseRows",
@@ -101,12 +104,14 @@ __all__ = [
     "open_rows",
     "open_source",
     "open_stored",
+    "original_columns",
     "prepare_columns",
     "read_rows",
     "refuse_asymmetric",
     "remove_copies",
     "row_spans",
     "row_width",
+    "rows_of_chunk",
     "sample_columns",
     "squared_norms_of",
     "stack",

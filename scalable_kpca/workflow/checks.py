@@ -21,7 +21,7 @@ from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
 from scalable_kpca.workflow.layout import RunDirectory
-from scalable_kpca.workflow.parts import NOVELTY, score_names
+from scalable_kpca.workflow.parts import score_names
 
 FEW_FILES = 64  # of a model, its scores, descriptions and journal
 
@@ -62,13 +62,13 @@ def check_separate(key: str, place: Path, writes: Sequence[str], uri: str, base:
         raise ConfigError(f"{key}={place} lies where source.uri={uri!r} finds its files; {advice}.")
 
 
-def check_names(labels: Sequence[str], n_components: int | float | None, *, novelty: bool) -> None:
-    """Refuse columns that travel to the output and have the names of scores, or of `novelty` where that is there."""
+def check_names(labels: Sequence[str], n_components: int | float | None, beside: Sequence[str]) -> None:
+    """Refuse columns that travel to the output and have the names of scores, or of columns beside them."""
     if isinstance(n_components, int):
         taken = sorted(set(labels) & set(score_names(n_components)))
     else:
         taken = sorted(name for name in labels if re.fullmatch(r"pc_\d{3,}", name))
-    taken += [NOVELTY] if novelty and NOVELTY in labels else []
+    taken += [name for name in beside if name in labels]
     if taken:
         raise ConfigError(
             f"columns {', '.join(taken)} of source.id and source.passthrough have the names of scores; rename them in "
@@ -109,7 +109,7 @@ def sums_bytes(plan: NystroemPlan) -> int:
     return 8 * (4 * m * m + m * (plan.n_features + (plan.n_components or m)))
 
 
-def check_scores_room(path: Path, plan: NystroemPlan, *, n_parts: int = 0, n_kept: int = 0) -> None:
+def check_scores_room(path: Path, plan: NystroemPlan, *, beside: int = 0, n_parts: int = 0, n_kept: int = 0) -> None:
     """StorageError when the file system cannot take the model and the scores of a Nyström run; labels not counted.
 
     Parameters
@@ -117,19 +117,24 @@ def check_scores_room(path: Path, plan: NystroemPlan, *, n_parts: int = 0, n_kep
     path : Path
         Directory of the run; what it holds already is replaced or used.
     plan : NystroemPlan
+    beside : int
+        Bytes of what is written beside the scores, and of a map in the model.
     n_parts : int
         Files of scores.
     n_kept : int
         Sums of single partitions that are kept.
     """
     scores = 8 * plan.n_samples * (plan.n_components or plan.n_landmarks)
-    needed = sums_bytes(plan) + scores + n_kept * 8 * plan.n_landmarks**2
+    needed = sums_bytes(plan) + scores + beside + n_kept * 8 * plan.n_landmarks**2
     _check_bytes(path, needed - tree_bytes(path), "model and scores")
     _check_files(path, FEW_FILES + n_parts + n_kept - _count_files(path))
 
 
-def check_room(run: RunDirectory, plan: Plan, source: Source) -> None:
+def check_room(run: RunDirectory, plan: Plan, source: Source, *, beside: int = 0, n_chunks: int = 0) -> None:
     """StorageError when the file system cannot take what a run has still to write; labels not counted.
+
+    `beside` are the bytes of what is written beside the scores, and of a map in the model; `n_chunks` the files of a
+    zarr group of scores.
 
     Notes
     -----
@@ -141,13 +146,13 @@ def check_room(run: RunDirectory, plan: Plan, source: Source) -> None:
     pieces = {
         "rows.zarr": rows,
         "model": model_rows + scores,  # as eigenvectors
-        "embedding": scores,
+        "embedding": scores + beside,
         "gram.zarr": tiles,
         "journal": journal,
     }
     needed = sum(max(0, size - tree_bytes(run.path / name)) for name, size in pieces.items())
     _check_bytes(run.path, needed, "rows, tiles, journal, model and scores to be written")
-    n_files = _planned_files(plan) + 2 * len(source.parts) + FEW_FILES - _count_files(run.path)
+    n_files = _planned_files(plan) + 2 * len(source.parts) + FEW_FILES + n_chunks - _count_files(run.path)
     _check_files(run.path, n_files, ", or set tile_rows higher")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
@@ -14,6 +13,8 @@ from scalable_kpca.source import Recipe
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 from scalable_kpca.workflow.monitor_config import MonitorConfig
+from scalable_kpca.workflow.output_config import InverseConfig, NonEmpty, OutputConfig, Place
+from scalable_kpca.workflow.parts import NOVELTY, RECONSTRUCTION
 
 __all__ = [
     "BudgetConfig",
@@ -21,6 +22,7 @@ __all__ = [
     "Config",
     "CsvConfig",
     "DriftConfig",
+    "InverseConfig",
     "KernelConfig",
     "Limits",
     "MonitorConfig",
@@ -33,18 +35,6 @@ __all__ = [
 ]
 
 
-def _without_secrets(value: str) -> str:
-    """Refuse a URI with a password in it: configurations are published with every run."""
-    place = urlsplit(value).netloc if "://" in value else ""
-    port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""  # an address of IPv6 has brackets
-    if "@" in place or not (port.isdigit() or port in ("", "*")):  # a secret may have a slash in it
-        text = "a name or password is in the URI, and configurations are published with every run; give it by the"
-        raise PydanticCustomError("secret", "{message}", {"message": f"{text} environment or a credentials file"})
-    return value
-
-
-NonEmpty = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00]*$")]
-Place = Annotated[NonEmpty, AfterValidator(_without_secrets)]
 Size = int | str
 
 
@@ -169,12 +159,6 @@ class DriftConfig(Section):
         return found
 
 
-class OutputConfig(Section):
-    """Where results go."""
-
-    path: Place = Field(description="Directory, relative to the configuration file.")
-
-
 class TlsConfig(Section):
     """PEM files of an encrypted scheduler, relative to the configuration file."""
 
@@ -218,6 +202,10 @@ class BudgetConfig(Section):
         return value
 
 
+def _or_a_truth_value(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"type": "boolean"})
+
+
 class Config(Section):
     """A kernel PCA job."""
 
@@ -241,6 +229,12 @@ class Config(Section):
         description="Whether a column `novelty` stands beside the scores: the squared distance of a row to the "
         "components in feature space (Hoffmann 2007).",
     )
+    inverse: InverseConfig | None = Field(
+        default=None,
+        description="Whether the model learns a map from scores back to rows, true or its ridge, and a column "
+        "`reconstruction` stands beside the scores: the distance of a row's features to what they are mapped back to.",
+        json_schema_extra=_or_a_truth_value,
+    )
     indefinite: Literal["error", "clip"] = "error"
     on_failure: Literal["error", "return"] = Field(
         default="error",
@@ -256,3 +250,15 @@ class Config(Section):
     cluster: ClusterConfig = ClusterConfig()
     budget: BudgetConfig = BudgetConfig()
     monitor: MonitorConfig = MonitorConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_the_default_map(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and isinstance(fields.get("inverse"), bool):
+            return {**fields, "inverse": {} if fields["inverse"] else None}
+        return fields
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns that stand beside the scores."""
+        return (NOVELTY,) * self.novelty + (RECONSTRUCTION,) * (self.inverse is not None)

@@ -13,16 +13,19 @@ from scalable_kpca.approximate import plan_joining, sums_of_joining
 from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.engine import Engine
 from scalable_kpca.errors import InvalidInputError, StorageError
-from scalable_kpca.machine import resolve_memory_limit, resolve_threads
+from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, relative_residual
 from scalable_kpca.source import Source
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.tiling import NystroemPlan
+from scalable_kpca.workflow.checks import check_memory, check_scores_room
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
+from scalable_kpca.workflow.inverse import held_bytes, plan_with_map, stored_bytes
 from scalable_kpca.workflow.layout import RunDirectory
 from scalable_kpca.workflow.ledger import Partition
+from scalable_kpca.workflow.score_files import chunk_files
 from scalable_kpca.workflow.scoring import open_like
 
 __all__ = ["Contributions", "check_unchanged", "link_contributions"]
@@ -101,14 +104,32 @@ class Contributions:
 
     def plan(self, n_rows: int) -> NystroemPlan:
         """How so many rows are read: of a partition always in the same way, whatever came with it."""
+        config, model = self._config, self._model
+
+        def within(limit: int) -> NystroemPlan:
+            return plan_joining(
+                model,
+                n_rows,
+                memory_limit=limit,
+                n_threads=resolve_threads(config.cluster.n_jobs),
+                is_run=True,
+                resident_bytes=held_bytes(config, model.basis.n_landmarks, model.n_components, model.n_features),
+            )
+
+        return plan_with_map(within, config)
+
+    def check_plan(self, fresh: Mapping[int, Partition]) -> None:
+        """MemoryLimitError or StorageError when there is no room for what new parts of a source will take."""
         config = self._config
-        return plan_joining(
-            self._model,
-            n_rows,
-            memory_limit=resolve_memory_limit(config.budget.memory),
-            n_threads=resolve_threads(config.cluster.n_jobs),
-            is_run=True,
-        )
+        if fresh:
+            chosen = self.plan(sum(part.rows for part in fresh.values()))
+            check_memory(chosen)
+            # sums of a new partition: while they are made, and as a result
+            beside = stored_bytes(config, chosen)
+            n_files = len(fresh) + chunk_files(config, chosen.n_samples, chosen.n_components)
+            check_scores_room(self._run.path, chosen, beside=beside, n_parts=n_files, n_kept=2 * len(fresh))
+        elif config.inverse is not None:
+            check_memory(self.plan(1))  # the map is learned again, whatever is read
 
     def _of_part(self, source: Source, index: int, part: Partition, place: Path) -> Accumulators:
         """Sums of one file of a source, kept at a place."""

@@ -14,7 +14,8 @@ from scalable_kpca.novelty import warn_of_rounding
 from scalable_kpca.source import ColumnStatistics, Span
 from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
-from scalable_kpca.workflow.parts import PartWriter, with_scores
+from scalable_kpca.workflow.parts import NOVELTY, with_scores
+from scalable_kpca.workflow.score_files import writing_scores
 from scalable_kpca.workflow.watching import Comparison, Tally, Watch
 
 __all__ = ["write_scores"]
@@ -25,16 +26,17 @@ def write_scores(
     part_rows: Sequence[int],
     model: NystroemModel,
     engine: Engine,
-    directory: Path,
+    place: Path,
     *,
-    novelty: bool,
+    form: str,
+    beside: Sequence[str],
     batch_rows: int,
     wave: int,
     numbers: Mapping[int, int] | None = None,
     watch: Watch | None = None,
     comparison: Comparison | None = None,
 ) -> dict[int, Tally]:
-    """One Parquet part for each input part: labels and scores of the same rows, from the same read.
+    """One part for each input part: labels and scores of the same rows, from the same read.
 
     Parameters
     ----------
@@ -44,10 +46,10 @@ def write_scores(
         Rows of each part that is written.
     model : NystroemModel
     engine : Engine
-    directory : Path
-        New directory.
-    novelty : bool
-        Whether the novelty of the rows stands beside their scores.
+    place, form : Path, str
+        Where they go, and how: see `writing_scores`.
+    beside : sequence of str
+        Columns beside the scores: see `score_columns`.
     batch_rows, wave : int
         Rows that a task reads at a time; tasks whose tables are in memory together.
     numbers : mapping, optional
@@ -62,14 +64,13 @@ def write_scores(
     dict
         Of each part that is read, how its rows compare; empty without a comparison.
     """
-    directory.mkdir()
-    if novelty:
+    if NOVELTY in beside:
         warn_of_rounding(model)
-    scores_of = score_columns(model, novelty=novelty)
+    scores_of = score_columns(model, beside)
     looks = watch is not None and watch.wants_columns
     scored = map_spans(engine, spans, _scored, scores_of, comparison, looks, batch_rows, stage="score", wave=wave)
     tallies: dict[int, Tally] = {}
-    with PartWriter(directory, list(part_rows)) as parts:
+    with writing_scores(place, part_rows, form=form, n_components=model.n_components, beside=beside) as parts:
         for span, (table, counts, columns) in zip(spans, scored, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
             if watch is not None:
@@ -87,8 +88,8 @@ def _scored(
 
     tables, counts, columns = [], 0, None  # type: list[Any], Any, ColumnStatistics | None
     for batch in span.batches(batch_rows, "all"):
-        scores, novelty = scores_of(batch.rows)
-        tables.append(with_scores(batch.labels, scores, novelty))
+        scores, more = scores_of(batch.rows)
+        tables.append(with_scores(batch.labels, scores, more))
         if comparison is not None:
             counts = counts + comparison.counts(batch.rows, scores)
         if looks:

@@ -118,6 +118,8 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
         "dtype": plan.dtype,
         "indefinite": config.indefinite,
         "novelty": config.novelty,
+        "format": config.output.format,
+        "inverse": None if config.inverse is None else config.inverse.alpha,
         "seed": config.seed,
         "algorithm": ALGORITHM_VERSION,
         **(_exact_identity(config, plan) if isinstance(plan, Plan) else _nystroem_identity(plan)),

@@ -13,6 +13,7 @@
        journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
        damaged/                                    tiles that did not match their checksum or their sums
        model/ embedding/ metrics.json run.json     results
+       embedding.zarr                              scores of a job with ``output.format: zarr``; labels in embedding/
        profile.json                                what its rows are like: later ones are compared with them
        ledger.json contributions/                  of a Nyström run: which partitions are in it; sums of those that
                                                    came by updates
@@ -33,16 +34,17 @@ from scalable_kpca.errors import StorageError, UnreadableError
 from scalable_kpca.faults import is_loss
 from scalable_kpca.workflow.files import file_digest, read_json
 
-__all__ = ["PAGE", "RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
+__all__ = ["EMBEDDING", "PAGE", "RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
 
-RESULTS = ("model", "embedding", "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
+EMBEDDING = ("embedding", "embedding.zarr")
+RESULTS = ("model", *EMBEDDING, "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
 WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
 PAGE = "report.html"
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
 _PIECES = (*RESULTS, "COMMIT.json", *WORK)
-_PARTS = ("embedding/part-00000.parquet", "labels/part-00000.parquet", "model/model.json")
+_PARTS = ("embedding/part-00000.parquet", "embedding.zarr/scores", "labels/part-00000.parquet", "model/model.json")
 _COPY = f"tables/{64 * '0'}.{64 * '0'}.parquet"
 _OWN = ("LOCK", "latest.json", PAGE, "tables", _COPY, "runs", _RUN)
 WRITES = (*_OWN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -206,7 +206,8 @@ def _explain(problem: Any) -> str:
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"
     section: Any = Config
     for part in place[:-1]:
-        section = section.model_fields[part].annotation
+        kind = section.model_fields[part].annotation
+        section = next((member for member in get_args(kind) if hasattr(member, "model_fields")), kind)
     known = list(section.model_fields)
     near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
     advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"

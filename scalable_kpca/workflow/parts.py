@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,20 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.source.written import RowGroupWriter
 
-NOVELTY = "novelty"  # the column beside the scores
+NOVELTY, RECONSTRUCTION = "novelty", "reconstruction"  # columns beside the scores
 
-__all__ = ["NOVELTY", "PartWriter", "part_name", "score_names", "with_scores", "write_part"]
+__all__ = ["NOVELTY", "RECONSTRUCTION", "PartWriter", "part_name", "score_names", "with_scores", "write_part"]
 
 
-def with_scores(labels: Any, scores: NDArray[np.float64], novelty: NDArray[np.float64] | None = None) -> Any:
-    """Table of labels with scores (m, k) of the same m rows beside them, as pc_000, pc_001, …, and `novelty` (m,)."""
+def with_scores(labels: Any, scores: NDArray[np.float64], beside: Mapping[str, NDArray[np.float64]]) -> Any:
+    """Table of labels with scores (m, k) of the same m rows beside them, pc_000, pc_001, …, and more columns (m,)."""
     import pyarrow as pa
 
-    names = score_names(scores.shape[1])
-    if novelty is not None:
-        names, scores = [*names, NOVELTY], np.column_stack([scores, novelty])
+    names, columns = [*score_names(scores.shape[1]), *beside], [*scores.T, *beside.values()]
     taken = set(labels.column_names) & set(names)
     if taken:
         raise ConfigError(f"passthrough columns {sorted(taken)} have the names of scores; rename or leave them out.")
-    arrays = [*labels.columns, *(pa.array(np.ascontiguousarray(column)) for column in scores.T)]
+    arrays = [*labels.columns, *(pa.array(np.ascontiguousarray(column)) for column in columns)]
     return pa.table(arrays, names=[*labels.column_names, *names])
 
 

@@ -6,10 +6,12 @@ from functools import partial
 
 from scalable_kpca.machine import disk_room, resolve_memory_limit
 from scalable_kpca.planning import plan
+from scalable_kpca.preimage import most_pairs
 from scalable_kpca.source import Source
 from scalable_kpca.tiling import NystroemPlan, Plan, plan_nystroem
 from scalable_kpca.workflow.checks import journal_bytes
 from scalable_kpca.workflow.config import Config
+from scalable_kpca.workflow.inverse import held_bytes, plan_with_map
 from scalable_kpca.workflow.layout import Output
 
 __all__ = ["is_refined", "plan_job", "plan_start"]
@@ -34,6 +36,22 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         Only ``gram="auto"`` asks whether tiles fit on the disk; a store that is asked for is checked when it is
         written, so that a finished run stays finished whatever the disk holds now.
     """
+    n_samples, n_features = source.n_samples, len(source.feature_names)
+    pairs = min(most_pairs(config.nystroem.n_landmarks), n_samples)
+    k = config.n_components if isinstance(config.n_components, int) else pairs
+    held = held_bytes(config, pairs, k, n_features)
+
+    def within(limit: int) -> Plan | NystroemPlan:
+        budget = config.budget.model_copy(update={"memory": limit})
+        within_it = config.model_copy(update={"budget": budget})
+        return _plan_fit(within_it, source, output, calibrate=calibrate, resident_bytes=held)
+
+    return plan_with_map(within, config)
+
+
+def _plan_fit(
+    config: Config, source: Source, output: Output, *, calibrate: bool, resident_bytes: int = 0
+) -> Plan | NystroemPlan:
     n_samples, n_features = source.n_samples, len(source.feature_names)
     room = None
     if config.gram == "auto":
@@ -60,6 +78,7 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
         tile_rows=config.tile_rows,
         directory=output.path,
         is_run=True,
+        resident_bytes=resident_bytes,
     )
     chosen = planned(disk_limit=room, calibrate="always" if calibrate else "large")
     if isinstance(chosen, Plan) and is_refined(config):

@@ -102,7 +102,7 @@ def _planned(config: Config, source: Source, output: Output, *, calibrate: bool 
     k = config.n_components
     if isinstance(k, int) and k > source.n_samples:
         raise ConfigError(f"n_components={k}, but the source has {source.n_samples} rows; ask for at most that many.")
-    check_names(source.label_names, k, novelty=config.novelty)
+    check_names(source.label_names, k, config.beside)
     return Planned(config, source, plan_job(config, source, output, calibrate=calibrate), output)
 
 

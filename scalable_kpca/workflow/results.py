@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +16,17 @@ from scalable_kpca.exact import ExactFit
 from scalable_kpca.health import score_bins
 from scalable_kpca.machine import installed_version, peak_memory
 from scalable_kpca.model import Model, save_model
-from scalable_kpca.novelty import training_novelty
 from scalable_kpca.report import metrics
 from scalable_kpca.source import PreparedSource
+from scalable_kpca.workflow.columns import training_columns
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import write_json
 from scalable_kpca.workflow.health import write_profile
 from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
-from scalable_kpca.workflow.parts import part_name, with_scores, write_part
+from scalable_kpca.workflow.parts import NOVELTY, part_name, with_scores
+from scalable_kpca.workflow.score_files import writing_scores
 from scalable_kpca.workflow.watching import survey_rows
 
 __all__ = ["run_description", "write_results"]
@@ -35,14 +38,15 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
     for name in RESULTS:
         remove_tree(run.path / name)
-    save_model(replace(fit.model, preparation=prepared.preparation), run.path / "model")
-    novelty = training_novelty(fit.model) if prepared.config.novelty else None
-    _write_embedding(prepared, run, fit.model, novelty)
+    model = replace(learn_map(fit.model, prepared.config), preparation=prepared.preparation)
+    save_model(model, run.path / "model")
+    beside = training_columns(model, prepared.config.beside)
+    _write_embedding(prepared, run, model, beside)
     if prepared.config.health:
         source = prepared.source
         found = source.found if isinstance(source, PreparedSource) else None
         found = survey_rows(fit.model.rows, fit.model.tile_rows) if found is None else found
-        write_profile(run.path, source, found, score_bins(fit.model.training_scores, novelty))
+        write_profile(run.path, source, found, score_bins(model.training_scores, beside.get(NOVELTY)))
     write_json(run.path / "metrics.json", metrics(fit.model))
     counts = fit.build_counts
     description = run_description(prepared.config, prepared.fingerprint, seconds)
@@ -74,16 +78,16 @@ def run_description(config: Config, fingerprint: str, seconds: float) -> dict[st
     }
 
 
-def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model, novelty: Vector | None) -> None:
+def _write_embedding(prepared: Prepared, run: RunDirectory, model: Model, beside: Mapping[str, Vector]) -> None:
     """One part for each input part: its labels and the scores of the same rows."""
     import pyarrow.parquet as pq
 
-    directory = run.path / "embedding"
-    directory.mkdir()
     scores, start = model.training_scores, 0
-    for index, part in enumerate(prepared.source.parts):
-        labels = pq.read_table(run.path / "labels" / part_name(index))
-        stop = start + part.n_rows
-        own = None if novelty is None else novelty[start:stop]
-        write_part(with_scores(labels, scores[start:stop], own), directory / part_name(index))
-        start = stop
+    rows, form = [part.n_rows for part in prepared.source.parts], prepared.config.output.format
+    with writing_scores(run.path, rows, form=form, n_components=model.n_components, beside=list(beside)) as parts:
+        for index, n_rows in enumerate(rows):
+            labels = pq.read_table(run.path / "labels" / part_name(index))
+            stop = start + n_rows
+            own = {name: values[start:stop] for name, values in beside.items()}
+            parts.add(index, with_scores(labels, scores[start:stop], own))
+            start = stop

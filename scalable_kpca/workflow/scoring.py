@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scalable_kpca.disk import new_directory, scratch_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
@@ -19,18 +22,30 @@ from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.health import PROFILE, Health
-from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.images import pre_images
+from scalable_kpca.workflow.layout import EMBEDDING, Output
 from scalable_kpca.workflow.loading import check_place, override_config
-from scalable_kpca.workflow.parts import PartWriter, part_name, with_scores
+from scalable_kpca.workflow.parts import NOVELTY, part_name, with_scores
+from scalable_kpca.workflow.score_files import writing_scores
 from scalable_kpca.workflow.watching import Comparison, Tally
 
 __all__ = ["open_like", "transform_source"]
 
+Matrix = NDArray[np.float64]
+
 
 def transform_source(
-    output: Output, uri: str, base: Path, destination: Path, overrides: Sequence[str] = ()
+    output: Output,
+    uri: str,
+    base: Path,
+    destination: Path,
+    overrides: Sequence[str] = (),
+    *,
+    reconstruct: bool = False,
 ) -> tuple[int, dict[str, Any]]:
-    """Scores of another source's rows with the model in force, as Parquet parts in a new directory.
+    """Scores of another source's rows with the model in force, in a new directory that is laid out as the job asks for.
+
+    Parquet parts, or where the job has ``output.format: zarr``, ``embedding.zarr`` beside ``embedding/part-*.parquet``.
 
     Parameters
     ----------
@@ -44,6 +59,9 @@ def transform_source(
         Directory that does not exist; it appears whole.
     overrides : sequence of str
         Changes to the sections ``drift`` and ``monitor`` of the configuration of the run, such as ``drift.psi.fail=1``.
+    reconstruct : bool
+        Whether the columns of the model are written in the place of the scores: what the scores of each row are mapped
+        back to, float64 numbers in the units of the source, and the most likely category. See `original_columns`.
 
     Returns
     -------
@@ -54,7 +72,7 @@ def transform_source(
     Raises
     ------
     InvalidInputError
-        For rows that cannot be scored, or are too far from those of the fit.
+        For rows that cannot be scored, or are too far from those of the fit; to reconstruct, for a model without a map.
     StorageError
         When the model is not what was committed, which it is read once for before any row is scored, or when something
         has the name of the destination, also by the time that the scores are there.
@@ -66,20 +84,23 @@ def transform_source(
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
     config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift", "monitor"))
-    if config.novelty:
+    if NOVELTY in config.beside:
         warn_of_rounding(model)
     if destination.exists():
         raise StorageError(f"{destination} exists; name a new directory for the scores.")
-    check_separate("--to", destination.resolve(), (part_name(0),), uri, base)
+    check_separate("--to", destination.resolve(), (part_name(0), *EMBEDDING), uri, base)
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):
         raise ConfigError(f"--to={destination} lies among the runs of {output.path}; choose a directory of its own.")
+    # rows are read like those of the source, which has no zarr of named columns
+    form = "parquet" if reconstruct else config.output.format
     with storage_errors(f"writing {destination}"), _tables_for(destination, uri, base) as tables:
         source = open_like(run.path, model, uri, base, tables=tables)
+        back = pre_images(model, source) if reconstruct else None
         health = Health(run.path, config, source, dict(enumerate(source.paths)))
         health.judge_columns()
         with new_directory(destination) as staging:
-            tallies = _write_scores(model, source, staging, health.comparison(model), novelty=config.novelty)
-            health.judge_scores(tallies)
+            compared = health.comparison(model)
+            health.judge_scores(_write_scores(model, source, staging, compared, config.beside, form, back))
             if health.to_json():
                 write_json(staging / "_health.json", health.to_json())
     return source.n_samples, health.to_json()
@@ -132,23 +153,30 @@ def _tables_for(destination: Path, uri: str, base: Path) -> Iterator[Path | None
 
 
 def _write_scores(
-    model: AnyModel, source: Source, directory: Path, comparison: Comparison | None, *, novelty: bool
+    model: AnyModel,
+    source: Source,
+    directory: Path,
+    comparison: Comparison | None,
+    beside: Sequence[str],
+    form: str,
+    back: Callable[[Any, Matrix], Any] | None,
 ) -> dict[int, Tally]:
     check_width(len(source.feature_names), model.n_features)
-    scores_of, finite = score_columns(model, novelty=novelty), FiniteCheck(source.feature_names)
+    scores_of, finite = score_columns(model, beside), FiniteCheck(source.feature_names)
     tallies: dict[int, Tally] = {}
-    with PartWriter(directory, [part.n_rows for part in source.parts]) as parts:
+    rows = [part.n_rows for part in source.parts]
+    with writing_scores(directory, rows, form=form, n_components=model.n_components, beside=beside, parts="") as parts:
         for batch in source.batches():
             finite.add(batch.rows)
             if finite.first is not None:
                 continue
-            scores, novel = scores_of(batch.rows)
-            table = with_scores(batch.labels, scores, novel)
-            parts.add(batch.part, table)
+            scores, columns = scores_of(batch.rows)
+            table = with_scores(batch.labels, scores, columns)
+            parts.add(batch.part, table if back is None else back(batch.labels, scores))
             if comparison is not None:
                 tallies.setdefault(batch.part, comparison.tally()).add(comparison.counts(batch.rows, scores), table)
-    with naming_files(source.parts):
-        finite.raise_if_any()
+        with naming_files(source.parts):
+            finite.raise_if_any()
     return tallies
 
 

@@ -17,6 +17,7 @@ from scalable_kpca.workflow.checks import check_budget, check_room
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, write_json
 from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.inverse import stored_bytes
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.planned import is_refined
@@ -24,6 +25,7 @@ from scalable_kpca.workflow.preparing import outline, prepare
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import write_results
 from scalable_kpca.workflow.retention import retain, retain_copies
+from scalable_kpca.workflow.score_files import chunk_files
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
 from scalable_kpca.workflow.versions import problems_of
 from scalable_kpca.workflow.work import StoredWork, copy_rows, obtain_gram, take_over
@@ -127,7 +129,9 @@ def _make(
     found = None
     if isinstance(prepared.plan, Plan):
         found = take_over(prepared, run)
-        check_room(run, prepared.plan, prepared.source)
+        beside = stored_bytes(prepared.config, prepared.plan)
+        n_chunks = chunk_files(prepared.config, prepared.plan.n_samples, prepared.plan.n_components)
+        check_room(run, prepared.plan, prepared.source, beside=beside, n_chunks=n_chunks)
     write_json(run.path / "plan.json", prepared.plan.to_json())
     with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener, run.path) as engine:
         if isinstance(prepared.plan, NystroemPlan):

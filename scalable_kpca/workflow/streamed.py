@@ -26,10 +26,12 @@ from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.files import file_states, write_json
 from scalable_kpca.workflow.health import write_profile
 from scalable_kpca.workflow.identity import Prepared
+from scalable_kpca.workflow.inverse import learn_map, stored_bytes
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
+from scalable_kpca.workflow.score_files import chunk_files
 from scalable_kpca.workflow.watching import Watch
 from scalable_kpca.workflow.work import unchanged_source
 
@@ -50,7 +52,9 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
     """
     config, plan = prepared.config, prepared.nystroem_plan
     kernel_of = _kernel_of(prepared, engine, plan)
-    check_scores_room(run.path, plan, n_parts=len(prepared.source.parts))
+    beside = stored_bytes(config, plan)
+    n_files = len(prepared.source.parts) + chunk_files(config, plan.n_samples, plan.n_components)
+    check_scores_room(run.path, plan, beside=beside, n_parts=n_files)
     spans = prepared.source.spans(plan.span_rows)
     key = digest_json([prepared.fingerprint, file_states(prepared.source.paths)])
     with unchanged_source(prepared):
@@ -70,7 +74,8 @@ def make_streamed(prepared: Prepared, run: RunDirectory, engine: Engine) -> Nyst
 
 def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engine: Engine, seconds: float) -> None:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
-    plan, source, model = prepared.nystroem_plan, prepared.source, replace(fit.model, preparation=prepared.preparation)
+    plan, source = prepared.nystroem_plan, prepared.source
+    model = replace(learn_map(fit.model, prepared.config), preparation=prepared.preparation)
     for name in RESULTS:
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
@@ -84,8 +89,9 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             [part.n_rows for part in source.parts],
             model,
             engine,
-            run.path / "embedding",
-            novelty=wanted.novelty,
+            run.path,
+            form=wanted.output.format,
+            beside=wanted.beside,
             batch_rows=plan.batch_rows,
             wave=plan.score_wave,
             watch=watch,

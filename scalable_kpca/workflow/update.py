@@ -21,19 +21,21 @@ from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import PreparedSource, Source
-from scalable_kpca.workflow.checks import check_memory, check_scores_room, check_separate
+from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.health import Health, judge_again
+from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain, retain_copies
+from scalable_kpca.workflow.score_files import writing_scores
 from scalable_kpca.workflow.scoring import open_like
 from scalable_kpca.workflow.versions import REMEDY, earlier_versions, problems_of
 from scalable_kpca.workflow.watching import Tally
@@ -250,6 +252,8 @@ def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
             "n_components": config.n_components,
             "indefinite": config.indefinite,
             "novelty": config.novelty,
+            "format": config.output.format,
+            "inverse": None if config.inverse is None else config.inverse.alpha,
             "algorithm": ALGORITHM_VERSION,
         }
     )
@@ -269,11 +273,7 @@ def _make(
     config = before.config
     with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
-        if fresh:
-            chosen = contributions.plan(sum(part.rows for part in fresh.values()))
-            check_memory(chosen)
-            # sums of a new partition: while they are made, and as a result
-            check_scores_room(run.path, chosen, n_parts=len(fresh), n_kept=2 * len(fresh))
+        contributions.check_plan(fresh)
         health = Health(before.run.path, config, source, fresh)
         health.judge_columns()
         sums, added = before.model.sums, []
@@ -322,7 +322,7 @@ def _solve(before: _Before, run: RunDirectory, sums: Accumulators) -> NystroemMo
         indefinite=before.config.indefinite,
         feature_names=before.model.feature_names,
     )
-    model = replace(model, preparation=before.model.preparation)
+    model = replace(learn_map(model, before.config), preparation=before.model.preparation)
     save_model(model, run.path / "model")
     return model
 
@@ -339,9 +339,12 @@ def _write_scores(
 ) -> dict[int, Tally]:
     """Scores of the new parts of a source, numbered in their order."""
     rows = [] if source is None else [source.parts[index].n_rows for index in new]
+    config = before.config
     if source is None or not rows:
-        (run.path / "embedding").mkdir()
-        return {}
+        with writing_scores(
+            run.path, [], form=config.output.format, n_components=model.n_components, beside=config.beside
+        ):
+            return {}
     chosen = contributions.plan(max(rows))
     numbers = {index: number for number, index in enumerate(new)}
     spans = [span for span in source.spans(chosen.span_rows) if span.part in numbers]
@@ -350,9 +353,10 @@ def _write_scores(
         rows,
         model,
         engine,
-        run.path / "embedding",
+        run.path,
+        form=before.config.output.format,
         comparison=health.comparison(model),
-        novelty=before.config.novelty,
+        beside=before.config.beside,
         batch_rows=chosen.batch_rows,
         wave=chosen.score_wave,
         numbers=numbers,

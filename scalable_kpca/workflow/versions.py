@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scalable_kpca.errors import StorageError
 from scalable_kpca.workflow.files import read_json
-from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.layout import EMBEDDING, Output, RunDirectory
 
 __all__ = ["REMEDY", "earlier_versions", "problems_of"]
 
@@ -43,7 +43,7 @@ def problems_of(output: Output, run: RunDirectory) -> list[str]:
         return found  # it may not even say what it goes on with
     try:
         for earlier in earlier_versions(output, run):
-            found += earlier.problems(("embedding",))
+            found += earlier.problems(EMBEDDING)
     except StorageError as error:
         found.append(str(error))
     return found

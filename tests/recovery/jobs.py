@@ -67,7 +67,7 @@ def latest_run(output: Path) -> Path:
 def bits_of(run: Path) -> dict[str, str]:
     """Digest of every result that must not depend on how the run came about."""
     files = [run / "metrics.json", run / "profile.json", *(run / "embedding").rglob("*"), *(run / "model").rglob("*")]
-    files += (run / "contributions").glob("*")
+    files += [*(run / "embedding.zarr").rglob("*"), *(run / "contributions").glob("*")]
     return {
         str(file.relative_to(run)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()
     }

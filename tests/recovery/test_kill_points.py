@@ -16,6 +16,10 @@ from tests.recovery.zygote import Ended, Zygote
 EVERY = int(os.environ.get("SKPCA_TEST_KILL_EVERY", "5"))
 LAST = 12
 
+# the same with more files: a map from scores to rows in the model, and scores in a zarr group
+MORE = {"inverse": True, "novelty": True, "output": {"path": "out", "format": "zarr"}}
+KINDS = JOBS | {f"{name}, map and zarr": JOBS[name] | MORE for name in ("tiles in memory, ARPACK", "Nyström")}
+
 pytestmark = pytest.mark.timeout(300 if EVERY >= 5 else 3600)
 
 
@@ -42,9 +46,9 @@ def was_killed(ended: Ended, kill_at: int, whole: Ended) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", KINDS)
 def test_a_run_killed_before_any_change_of_a_file_is_finished_by_the_same_command(zygote, tmp_path, name):
-    job, output = write_job(tmp_path, JOBS[name]), tmp_path / "out"
+    job, output = write_job(tmp_path, KINDS[name]), tmp_path / "out"
     whole = zygote.run("run", str(job), "--json", watched=output)
     assert whole.code == 0, whole.errors
     reference, n_tiles = bits_of(latest_run(output)), committed(output)
@@ -59,7 +63,7 @@ def test_a_run_killed_before_any_change_of_a_file_is_finished_by_the_same_comman
         run = latest_run(output)
         assert bits_of(run) == reference, kill_at
         assert leftovers(output) == [], kill_at
-        if not was_published and again.answer["status"] == "done" and JOBS[name].get("gram") == "zarr":
+        if not was_published and again.answer["status"] == "done" and KINDS[name].get("gram") == "zarr":
             computed, read = tiles_of(run)  # none is read where the whole pass is replayed from its log
             assert computed == n_tiles - before, kill_at
             assert read in ((before, 0) if before == n_tiles else (before,)), kill_at
@@ -89,8 +93,9 @@ def test_a_killed_run_is_finished_after_another_job_has_taken_over_its_rows_and_
 
 
 @pytest.mark.slow
-def test_an_update_killed_before_any_change_of_a_file_is_finished_by_the_same_command(zygote, tmp_path):
-    job, output, base = write_job(tmp_path, JOBS["Nyström"]), tmp_path / "out", tmp_path / "base"
+@pytest.mark.parametrize("name", ["Nyström", "Nyström, map and zarr"])
+def test_an_update_killed_before_any_change_of_a_file_is_finished_by_the_same_command(zygote, tmp_path, name):
+    job, output, base = write_job(tmp_path, KINDS[name]), tmp_path / "out", tmp_path / "base"
     assert zygote.run("run", str(job)).code == 0
     write_rows(tmp_path / "more" / "part-2.parquet", 2)
     command = ["update", str(output), "--source", str(tmp_path / "more"), "--withdraw", "part-1.parquet", "--json"]

@@ -24,8 +24,8 @@ POINTS = {
     "before the first wave of sums is kept": ("scalable_kpca.nystroem.checkpoint.write_record", 0),
     "after the first wave of sums": ("scalable_kpca.nystroem.checkpoint.write_record", 1),
     "after the sums": ("scalable_kpca.approximate.solve_spectrum", 0),
-    "after the model": ("scalable_kpca.workflow.embedding.PartWriter.add", 0),
-    "in the middle of the scores": ("scalable_kpca.workflow.embedding.PartWriter.add", 5),
+    "after the model": ("scalable_kpca.workflow.parts.PartWriter.add", 0),
+    "in the middle of the scores": ("scalable_kpca.workflow.parts.PartWriter.add", 5),
     "before the commit": ("scalable_kpca.workflow.publishing.Writer.commit", 0),
     "between commit and pointer": ("scalable_kpca.workflow.publishing.Writer.point_to", 0),
 }

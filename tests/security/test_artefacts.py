@@ -36,8 +36,9 @@ def samples():
 def saved(tmp_path_factory):
     """One of each artefact; nothing in them is large."""
     place = tmp_path_factory.mktemp("saved")
-    KernelPCA(2, kernel="rbf", gamma=0.3, method="exact").fit(samples()).save(place / "exact")
-    KernelPCA(2, kernel="rbf", gamma=0.3, method="nystroem", n_landmarks=8).fit(samples()).save(place / "nystroem")
+    asked = {"kernel": "rbf", "gamma": 0.3, "fit_inverse_transform": True}
+    KernelPCA(2, method="exact", **asked).fit(samples()).save(place / "exact")
+    KernelPCA(2, method="nystroem", n_landmarks=8, **asked).fit(samples()).save(place / "nystroem")
     sparse = as_csr(sp.random_array((N, 300), density=0.02, rng=np.random.default_rng(1)))
     KernelPCA(2, kernel="linear", method="exact").fit(sparse).save(place / "sparse")
     write_sparse_rows(SparseRows(sparse), place / "sparse_rows", batch_rows=T)
@@ -78,6 +79,8 @@ ARRAYS = {
     "exact/arrays.zarr/row_means": lambda place: load_model(place / "exact"),
     "exact/arrays.zarr/eigenvectors": lambda place: load_model(place / "exact"),
     "exact/arrays.zarr/rows": lambda place: load_model(place / "exact"),
+    "exact/arrays.zarr/ridge_mean": lambda place: load_model(place / "exact"),
+    "nystroem/arrays.zarr/ridge_centres": lambda place: load_model(place / "nystroem"),
     "nystroem/arrays.zarr/landmarks": lambda place: load_model(place / "nystroem"),
     "nystroem/arrays.zarr/omega": lambda place: load_model(place / "nystroem"),
     "sparse/arrays.zarr/rows/data": lambda place: load_model(place / "sparse"),
@@ -317,6 +320,8 @@ def test_sparse_rows_that_point_beyond_their_entries_are_refused(copy, changes):
         {"n_passes": 10**300},
         {"tile_rows": True},
         {"n_samples": 40.0},
+        {"ridge_pairs": 40.0},
+        {"ridge_pairs": HUGE},
         {"method": ["exact"]},
         {"method": "__init__"},
         {"rows_dtype": "object"},
