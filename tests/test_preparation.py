@@ -279,6 +279,68 @@ def test_file_with_fewer_rows_to_keep_than_when_it_was_counted_is_named(tmp_path
             list(span.batches(100))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (pa.array([12345678901, 7]), pa.array([12345678901.0, None]), "12345678901"),
+        (pa.array([0, 7]), pa.array([-0.0, None]), "0"),
+        (pa.array([0.5, 7]), pa.array([0.5, None], pa.float32()), "0.5"),
+        (pa.array([86_400_000, 0], pa.timestamp("ms")), pa.array([86_400_000_000, 0], pa.timestamp("us")), None),
+        (pa.array([1, 2], pa.date32()), pa.array([86_400_000, 0], pa.date64()), "1970-01-02"),
+        (pa.array(["a", "b"]), pa.array(["a", "a"]).dictionary_encode(), "a"),
+        (pa.array(["a", "b"]), pa.array(["a", "a"], pa.large_string()), "a"),
+    ],
+)
+def test_a_category_has_one_text_however_files_hold_it(tmp_path, first, second, text):
+    for number, values in enumerate((first, second)):
+        pq.write_table(pa.table({"id": [1, 2], "c": values}), tmp_path / f"{number}.parquet")
+    source = prepare_columns(opened(tmp_path, features=[], categorical=["c"]), Recipe("impute:mean"))
+    rows, _ = rows_of(source.batches())
+    assert (rows[0] == rows[2]).all()
+    if text is not None:
+        assert f"c={text}" in source.feature_names
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("features", [None, ["x", "v"], ["dtype:floating"]])
+def test_a_column_without_any_value_in_one_file_is_what_it_is_in_another(tmp_path, order, features):
+    tables = {
+        "a": pa.table({"id": [1], "x": pa.nulls(1), "v": [1.0]}),
+        "b": pa.table({"id": [2], "x": [5.0], "v": [2.0]}),
+    }
+    for number, name in enumerate(order):
+        pq.write_table(tables[name], tmp_path / f"{number}.parquet")
+    source = prepare_columns(opened(tmp_path, features=features, categorical=[]), Recipe("impute:constant", fill=9))
+    assert sorted(source.feature_names) == ["v", "x"]
+    rows, ids = rows_of(source.batches())
+    at = source.feature_names.index("x")
+    assert dict(zip(ids, rows[:, at], strict=True)) == {1: 9, 2: 5}
+
+
+def test_categories_that_are_long_numbers_are_sorted(tmp_path):
+    table = pa.table({"id": [1, 2, 3], "c": ["9" * 5000, "10", "9"]})
+    source = prepare_columns(opened(write(tmp_path, table), features=[], categorical=["c"]), Recipe())
+    assert [name[:4] for name in source.feature_names] == ["c=9", "c=10", "c=99"]
+
+
+def test_a_plan_takes_what_its_sample_has_no_value_of(tmp_path, monkeypatch):
+    from scalable_kpca.source import prepared
+
+    monkeypatch.setattr(prepared, "SAMPLE_ROWS", 2)
+    table = pa.table({"id": range(100), "x": pa.array([None] * 99 + [1.0], pa.float64()), "v": np.arange(100.0)})
+    raw = opened(write(tmp_path, table, parts=1, row_group_size=100), categorical=[])
+    for nulls in ("drop", "impute:median", "impute:mean"):
+        source = sample_columns(raw, Recipe(nulls, standardize=True))
+        assert all(np.isfinite(b.rows).all() for span in source.spans(100) for b in span.batches(100))
+
+
+def test_how_many_categories_would_be_too_many_changes_no_identity(tmp_path):
+    raw = opened(write(tmp_path, table_of(60, holes=0)))
+    sources = [prepare_columns(raw, Recipe(max_categories=limit)) for limit in (100, 200)]
+    assert sources[0].fingerprint() == sources[1].fingerprint()
+    assert sources[0].part_fingerprints() == sources[1].part_fingerprints()
+
+
 # ---------------------------------------------------------------- what is refused
 
 
@@ -293,12 +355,14 @@ def test_file_with_fewer_rows_to_keep_than_when_it_was_counted_is_named(tmp_path
         ),
         ({"x": pa.array([None, None], pa.float64())}, {}, Recipe("drop"), "each of the 2 rows has a null"),
         ({"c": ["a", "b"]}, {"categorical": ["c"]}, Recipe(max_categories=1), '"c" has more than 1 different values'),
-        ({"x": [1.0, 1e300]}, {}, Recipe(standardize=True), "beyond float64"),
+        ({"x": [1.0, 1e300]}, {}, Recipe(standardize=True), 'column "x" is beyond float64'),
+        ({"x": [1.7e308, 1.6e308, None]}, {}, Recipe("impute:mean"), 'values of column "x" is beyond float64'),
+        ({"c": ["a" * 10**5, "b"]}, {"categorical": ["c"]}, Recipe(max_categories=1), r"values, such as .{1,200}, and"),
         ({"x": [1.0, None]}, {}, Recipe(standardize=True), r'row 1 of .*0\.parquet, column "x" is NaN'),
     ],
 )
 def test_what_cannot_be_prepared_is_refused_by_name(tmp_path, columns, options, recipe, message):
-    folder = write(tmp_path, pa.table({"id": [1, 2], **columns}), parts=1)
+    folder = write(tmp_path, pa.table({"id": range(len(next(iter(columns.values())))), **columns}), parts=1)
     with pytest.raises(InvalidInputError, match=message):
         prepare_columns(opened(folder, **{"categorical": []} | options), recipe)
 
@@ -308,6 +372,11 @@ def test_what_cannot_be_prepared_is_refused_by_name(tmp_path, columns, options, 
     [
         ({"categorical": ["nothing"]}, 'source.categorical: "nothing" matches no free column'),
         ({"categorical": ["tags"]}, '"tags" of source.categorical is of type list'),
+        ({"categorical": ["bytes"]}, '"bytes" of source.categorical is of type binary'),
+        ({"categorical": ["carrier"], "features": ["carrier"]}, "named elsewhere already"),
+        ({"features": ["x", "x"]}, "named elsewhere already"),
+        ({"id_columns": [], "categorical": ["row"]}, r'source\.categorical names a column "row"'),
+        ({"categorical": ["x"], "partition": ["x"], "features": ["y"]}, "in source.partition, which is"),
         ({"features": ["carrier"]}, "source.categorical"),
         ({"features": ["dtype:float64"]}, "dtype:double"),
         ({"features": ["when"]}, r'"when" is of type timestamp\[us\]; features are numbers'),
@@ -315,7 +384,8 @@ def test_what_cannot_be_prepared_is_refused_by_name(tmp_path, columns, options, 
 )
 def test_columns_that_are_not_what_they_are_called_are_refused(tmp_path, options, message):
     when = pa.array([0], pa.timestamp("us"))
-    table = pa.table({"id": [1], "x": [1.0], "carrier": ["a"], "tags": [[1]], "when": when})
+    table = pa.table({"id": [1], "x": [1.0], "y": [1.0], "carrier": ["a"], "tags": [[1]], "when": when})
+    table = table.append_column("bytes", [[b"\xff"]]).append_column("row", [[1]])
     with pytest.raises(InvalidInputError, match=message):
         opened(write(tmp_path, table, parts=1), **{"categorical": []} | options)
 

@@ -1,8 +1,8 @@
 """How far rows are from those of a fit, each way of being so as one number, less what chance alone would give.
 
-A few rows differ from many by chance: from each difference, what it exceeds once in 31 574 times when nothing has
-changed (four standard deviations of a normal variable) is taken away, so that a threshold means the same for a hundred
-rows and for a million.
+A few rows differ from many by chance: from each difference, what it exceeds less than once in 15 000 times when nothing
+has changed (four standard deviations of a normal variable) is taken away, so that a threshold means the same for a
+hundred rows and for a million. That is of one column or component, and the furthest of all is what is found.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrik, ndtr
+from scipy.special import bdtrik, chdtri, ndtr
 
-from scalable_kpca.health.profile import N_BINS, NOVEL, Profile, ScoreBins
+from scalable_kpca.health.profile import NOVEL, Profile, ScoreBins
 from scalable_kpca.source import Survey
 
 __all__ = ["MEASURES", "Finding", "compare_columns", "compare_novelty", "compare_scores"]
@@ -28,7 +28,7 @@ MEASURES = {
     "missing": "share of its rows without a value, beyond that of the fit",
     "outside": "share of its values that are outside of what the fit has seen",
     "mean": "its mean has moved by so many standard deviations of the fit",
-    "spread": "its standard deviation is so many times that of the fit, or that is so many times its own",
+    "spread": "its standard deviation is by this multiple larger than that of the fit, or smaller (1: twice, or half)",
     "unknown": "share of its categories that the fit has not seen",
     "psi": "population stability index of its scores",
     "novelty": "share of rows that are more novel than all but one in a hundred of the fit's, beyond that one",
@@ -61,15 +61,16 @@ def compare_columns(profile: Profile, found: Survey) -> list[Finding]:
     columns, m = found.columns, found.n_rows
     # of values like those of the fit, the next one is the smallest or the largest of all with this probability
     extreme = 2 / (profile.count + 1)
-    new = _beyond_chance(found.unknown, m * len(profile.categorical), 1 / (profile.n_rows + 1))
     findings = [
         _largest(
-            "missing", _beyond_chance(found.missing, m, profile.missing), (*profile.numeric, *profile.categorical)
+            "missing",
+            _beyond_chance(found.missing, m, _at_most(profile.missing, profile.n_rows)),
+            (*profile.numeric, *profile.categorical),
         ),
         _largest("outside", _beyond_chance(found.outside, columns.count, extreme), profile.numeric),
         _largest("mean", _shift(profile, found), profile.numeric),
         _largest("spread", _spread(profile, found), profile.numeric),
-        Finding("unknown", float(new)),
+        _largest("unknown", _beyond_chance(found.unknown, m, 1 / (profile.n_rows + 1)), profile.categorical),
     ]
     return [finding for finding in findings if finding.measure != "unknown" or profile.categorical]
 
@@ -79,9 +80,11 @@ def compare_scores(bins: ScoreBins, counts: NDArray[np.float64]) -> list[Finding
 
     Notes
     -----
-    PSI = Σ (q − p)·ln(q/p) over the bins, p and q the shares of the fit's rows and of these, empty bins counted as half
-    a row. Without a change it is (1/n + 1/m)·χ² with 9 degrees of freedom, whose mean and `SIGMAS` deviations are taken
-    away.
+    PSI = Σ (q − p)·ln(q/p) over the bins that have rows, p and q the shares of the fit's rows and of these, a bin
+    without any counted as half a row. Without a change it is (1/n + 1/m)·χ² with a degree of freedom less than there
+    are bins, of which the quantile that `SIGMAS` deviations of a normal variable are is taken away. The scores of the
+    rows of an exact fit are larger than those of new rows where there are not many more rows than features: then there
+    is something to report though nothing has changed.
 
     References
     ----------
@@ -92,9 +95,10 @@ def compare_scores(bins: ScoreBins, counts: NDArray[np.float64]) -> list[Finding
         return []
     p = np.maximum(bins.shares, 0.5 / bins.n_rows)
     q = np.maximum(counts / m, 0.5 / m)
-    freedom = N_BINS - 1
-    chance = (1 / bins.n_rows + 1 / m) * (freedom + SIGMAS * np.sqrt(2 * freedom))
-    index = ((q - p) * np.log(q / p)).sum(axis=1) - chance
+    there = (bins.shares > 0) | (counts > 0)
+    freedom = np.maximum(there.sum(axis=1) - 1, 1)
+    chance = (1 / bins.n_rows + 1 / m) * chdtri(freedom, 1 - LIKELY)
+    index = ((q - p) * np.log(q / p) * there).sum(axis=1) - chance
     return [_largest("psi", index, [f"pc_{component:03d}" for component in range(len(index))])]
 
 
@@ -102,7 +106,13 @@ def compare_novelty(bins: ScoreBins, n_novel: int, n_rows: int) -> list[Finding]
     """Share of rows beyond the novelty that one in a hundred of the fit's rows exceeds."""
     if bins.novel is None or not n_rows:
         return []
-    return [Finding("novelty", float(_beyond_chance(n_novel, n_rows, 1 - NOVEL)))]
+    return [Finding("novelty", float(_beyond_chance(n_novel, n_rows, _at_most(1 - NOVEL, bins.n_rows))))]
+
+
+def _at_most(share: ArrayLike, n_rows: int) -> Vector:
+    """What a share may be that was found of so many rows; 0 where none had it."""
+    found = np.asarray(share, np.float64)
+    return np.asarray(np.minimum(found + SIGMAS * np.sqrt(found * (1 - found) / max(1, n_rows)), 1.0))
 
 
 def _beyond_chance(count: ArrayLike, n: ArrayLike, share: ArrayLike) -> Vector:
@@ -122,21 +132,21 @@ def _shift(profile: Profile, found: Survey) -> Vector:
 
 
 def _spread(profile: Profile, found: Survey) -> Vector:
-    """Ratio of standard deviations, the larger over the smaller; 1 where they agree but for chance."""
+    """Ratio of standard deviations, the larger over the smaller, less 1; 0 where they agree but for chance."""
     columns = found.columns
     own = np.sqrt(columns.squares / np.maximum(columns.count, 1))
     ratio = np.maximum(_ratio(own, profile.deviation), _ratio(profile.deviation, own))
     # of normal values; the logarithm of a standard deviation of m of them is off by 1/√(2m)
     error = SIGMAS * np.sqrt(0.5 / np.maximum(columns.count, 1) + 0.5 / np.maximum(profile.count, 1))
     with np.errstate(divide="ignore"):
-        excess = np.exp(np.maximum(np.log(ratio) - error, 0.0))
-    return np.where((columns.count > 1) & (profile.count > 1), excess, 1.0)
+        excess = np.expm1(np.maximum(np.log(ratio) - error, 0.0))
+    return np.where((columns.count > 1) & (profile.count > 1), excess, 0.0)
 
 
 def _ratio(a: Vector, b: Vector) -> Vector:
-    """a/b, where 0/0 is 0 for a distance and infinity stands for a > 0 = b."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(a == 0, 0.0, a / b)
+    """a/b, where 0/0 is 0 for a distance and infinity stands for a > 0 = b; 0 where both are beyond float64."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(a == 0, 0.0, np.nan_to_num(a / b, nan=0.0, posinf=np.inf))
 
 
 def _largest(measure: str, values: Vector, names: Sequence[str]) -> Finding:

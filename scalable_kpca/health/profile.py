@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 
 N_LEADING = 5  # components whose scores are compared
 N_BINS = 10
+SAME = 1e-9  # scores nearer than that, relative to the largest, are those of equal rows
 NOVEL = 0.99  # quantile of the novelty of a fit's rows, beyond which a row is counted as novel
 
 
@@ -28,9 +29,10 @@ class ScoreBins:
     Attributes
     ----------
     edges : ndarray of shape (k', 9), float64
-        Deciles of each component, k' ≤ 5.
+        Between the tenths of each component, k' ≤ 5, in the middle between two scores; equal ones have nothing between
+        them.
     shares : ndarray of shape (k', 10), float64
-        Of the rows in each bin: a tenth where no scores are equal.
+        Of the rows in each bin: a tenth where no scores repeat.
     n_rows : int
         That they are taken from.
     novel : float or None
@@ -86,8 +88,8 @@ class Profile:
             categorical,
             found.n_rows,
             columns.count.astype(np.float64),
-            columns.mean,
-            deviation,
+            np.nan_to_num(columns.mean),  # of values whose sums are beyond float64
+            np.nan_to_num(deviation),
             np.where(there, columns.low, 0.0),
             np.where(there, columns.high, 0.0),
             found.missing / max(1, found.n_rows),
@@ -141,12 +143,22 @@ def _are_weights(weights: Matrix, offset: Vector, k: int) -> bool:
 def score_bins(scores: Matrix, novelty: Vector | None) -> ScoreBins:
     """Bins of the scores (m, k) of a fit's rows, or of some taken at random, and their novelty (m,)."""
     leading = scores[:, :N_LEADING]
-    levels = np.arange(1, N_BINS) / N_BINS
     edges = np.zeros((leading.shape[1], N_BINS - 1))
     if leading.size:
-        edges = np.ascontiguousarray(np.quantile(leading, levels, axis=0, method="inverted_cdf").T)
+        edges = np.array([_edges(column) for column in leading.T]).reshape(edges.shape)
     novel = None if novelty is None else float(np.quantile(novelty, NOVEL, method="inverted_cdf"))
     return ScoreBins(edges, shares_of(leading, edges) / max(1, len(scores)), len(scores), novel)
+
+
+def _edges(scores: Vector) -> Vector:
+    """Nine values that cut scores into tenths, none of them through scores that are equal but for rounding."""
+    values = np.sort(scores)
+    same = SAME * max(float(np.abs(values).max()), np.finfo(np.float64).tiny / SAME)
+    ends = np.append(np.flatnonzero(np.diff(values) > same), len(values) - 1)  # last of each group of equal ones
+    wanted = np.ceil(np.arange(1, N_BINS) * len(values) / N_BINS).astype(int) - 1
+    found = ends[np.searchsorted(ends, wanted)]
+    above = np.minimum(found + 1, len(values) - 1)
+    return np.asarray(np.where(found < len(values) - 1, (values[found] + values[above]) / 2, values[-1] + same))
 
 
 def shares_of(scores: Matrix, edges: Matrix) -> Matrix:

@@ -63,7 +63,9 @@ class ColumnStatistics:
             numbers -= mean
             np.copyto(numbers, 0.0, where=missing)
             squares = np.einsum("ij,ij->j", numbers, numbers)
-        return cls(count, absent, mean, squares, np.fmin(low, np.inf), np.fmax(high, -np.inf))
+        found = cls(count, absent, mean, squares, np.fmin(low, np.inf), np.fmax(high, -np.inf))
+        found._settle()
+        return found
 
     def add(self, values: Block) -> None:
         """Merge the next rows (m, d); NaN where a value is missing."""
@@ -80,6 +82,17 @@ class ColumnStatistics:
             self.mean = self.mean + delta * share
         self.count, self.missing = total, self.missing + later.missing
         self.low, self.high = np.fmin(self.low, later.low), np.fmax(self.high, later.high)
+        self._settle()
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Whether all values of a column are the same, shape (d,)."""
+        return np.asarray(self.low == self.high)
+
+    def _settle(self) -> None:
+        """Of a column of equal values the mean is that value and nothing deviates, whatever sums are rounded to."""
+        self.mean = np.where(self.constant, self.low, self.mean)
+        self.squares = np.where(self.constant, 0.0, self.squares)
 
     def filled(self, fill: Vector) -> tuple[Vector, Vector]:
         """Mean and variance (ddof 0) of each column when every missing value is `fill`, shape (d,) each."""
@@ -99,7 +112,8 @@ class RowSample:
     Attributes
     ----------
     values : ndarray of shape (s, n_columns), float64
-        Those of the rows that are taken so far; s ≤ 131 072, and less where they would have more than 32 MiB.
+        Those of the rows that are taken so far; s ≤ 131 072, and less where they would have more than 32 MiB; while
+        rows are added there are twice as many bytes.
     """
 
     def __init__(self, n_columns: int) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.decoding import is_numeric, is_numeric_or_null
 
-__all__ = ["TYPE_RULES", "check_labels", "partition_values", "select_categorical", "select_features"]
+__all__ = ["TYPE_RULES", "check_labels", "merged_schema", "partition_values", "select_categorical", "select_features"]
 
 OF_TYPE = "dtype:"
 TYPE_RULES = ("numeric", "integer", "floating", "boolean", "decimal")
@@ -47,7 +47,7 @@ def select_features(schema: Any, patterns: Sequence[str] | None, taken: Sequence
             fits = _rule(pattern)
             found = [field.name for field in free if fits(field) and field.name not in chosen]
             if not found:
-                raise _no_match("source.features", pattern, schema, file)
+                raise _no_match("source.features", pattern, schema, file, (*taken, *chosen))
             chosen += found
     return tuple(chosen)
 
@@ -64,13 +64,15 @@ def select_categorical(schema: Any, patterns: Sequence[str], file: Path) -> tupl
     for pattern in patterns:
         found = [name for name in schema.names if fnmatchcase(name, pattern) and name not in chosen]
         if not found:
-            raise _no_match("source.categorical", pattern, schema, file)
+            raise _no_match("source.categorical", pattern, schema, file, chosen)
         chosen += found
     return tuple(chosen)
 
 
-def check_labels(ids: Sequence[str], passthrough: Sequence[str], partition: Sequence[str]) -> None:
-    """Refuse output columns that would have the same name."""
+def check_labels(
+    ids: Sequence[str], passthrough: Sequence[str], partition: Sequence[str], categorical: Sequence[str] = ()
+) -> None:
+    """Refuse columns that would have the same name in the output, or beside it while rows are read."""
     names = [*ids, *passthrough, *partition]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -78,11 +80,31 @@ def check_labels(ids: Sequence[str], passthrough: Sequence[str], partition: Sequ
             f'column "{twice}" is named twice in source.id, source.passthrough and source.partition; all of them '
             "travel to the output: name it once."
         )
-    if not ids and "row" in names:
+    if not ids and "row" in (*names, *categorical):
+        key = "passthrough" if "row" in names else "categorical"
         raise InvalidInputError(
-            'source.passthrough names a column "row", and rows without an id are numbered in a column of that name; '
+            f'source.{key} names a column "row", and rows without an id are numbered in a column of that name; '
             'move it to source.id ("id: [row]"), or name another id.'
         )
+    both = next((name for name in partition if name in categorical), None)
+    if both is not None:
+        raise InvalidInputError(
+            f'"{both}" is in source.partition, which is what directories say, and a column in source.categorical; '
+            "leave it out of one of them."
+        )
+
+
+def merged_schema(schemas: Sequence[Any]) -> Any:
+    """The first schema; a column that has no type there, as all of it is null, has that of the first file with one."""
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    fields = []
+    for field in schemas[0]:
+        others = (schema.field(field.name) for schema in schemas[1:] if schema.names.count(field.name) == 1)
+        known = (other for other in others if not pt.is_null(other.type))
+        fields.append(next(known, field) if pt.is_null(field.type) else field)
+    return pa.schema(fields)
 
 
 def partition_values(file: Path, partition: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
@@ -120,8 +142,8 @@ def _rule(pattern: str) -> Callable[[Any], bool]:
     return lambda field: bool(fits(field.type))
 
 
-def _no_match(key: str, pattern: str, schema: Any, file: Path) -> InvalidInputError:
-    hint = ""
+def _no_match(key: str, pattern: str, schema: Any, file: Path, taken: Sequence[str]) -> InvalidInputError:
+    hint = "; it is named elsewhere already: name it once" if pattern in taken else ""
     if pattern.startswith(OF_TYPE):
         rules = ", ".join(OF_TYPE + rule for rule in TYPE_RULES)
         hint = f"; types are {rules} or one of arrow's, such as {OF_TYPE}double"

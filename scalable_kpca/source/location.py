@@ -18,7 +18,12 @@ _ALIASES = {".csv.gz": ".csv", ".tsv.gz": ".tsv", ".feather": ".arrow", ".ipc": 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key that puts ``part-2`` before ``part-10``."""
-    return [(0, int(piece), "") if piece.isdecimal() else (1, 0, piece) for piece in re.split(r"(\d+)", text) if piece]
+    return [
+        # of numbers without leading zeros the longer one is larger
+        (0, len(piece.lstrip("0")), piece.lstrip("0")) if piece.isdecimal() else (1, 0, piece)
+        for piece in re.split(r"(\d+)", text)
+        if piece
+    ]
 
 
 def split_inner(uri: str, base: Path) -> tuple[str, str]:

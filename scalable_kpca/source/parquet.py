@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source.columns import check_labels, partition_values, select_categorical, select_features
+from scalable_kpca.source.columns import (
+    check_labels,
+    merged_schema,
+    partition_values,
+    select_categorical,
+    select_features,
+)
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
 from scalable_kpca.source.parts import BATCH_BYTES, Part, digest_files
 from scalable_kpca.source.spans import Batch
@@ -56,15 +62,16 @@ class ParquetSource:
         footers = [_read_footer(file) for file in copies or files]
         schemas = [footer.schema.to_arrow_schema() for footer in footers]
         self.parts = tuple(Part(str(file), footer.num_rows) for file, footer in zip(files, footers, strict=True))
-        check_labels(id_columns, passthrough, partition)
         labels = (*id_columns, *passthrough)
         self.id_names = tuple(id_columns) or ("row",)
         self.label_names = (*self.id_names, *passthrough, *partition)
         # a file without rows may know less of their types
         first = next((index for index, part in enumerate(self.parts) if part.n_rows), 0)
-        self.categorical = select_categorical(schemas[first], categorical, files[first])
+        known = merged_schema([schemas[first], *schemas])
+        self.categorical = select_categorical(known, categorical, files[first])
+        check_labels(id_columns, passthrough, partition, self.categorical)
         taken = (*labels, *self.categorical)
-        self.feature_names = select_features(schemas[first], features, taken, files[first])
+        self.feature_names = select_features(known, features, taken, files[first])
         if not self.feature_names and not self.categorical:
             raise InvalidInputError(
                 f"{files[first]} has no numeric column to use as a feature; name columns in source.features or "
@@ -125,7 +132,10 @@ class ParquetSource:
         return digest_files(self._files, self._roles(*self._constants))
 
     def part_fingerprints(self) -> tuple[str, ...]:
-        """SHA-256 of the contents of each file and of the names and roles of the columns in use; not of its name."""
+        """SHA-256 of the contents of each file, of the names and roles of the columns in use, and of partition values.
+
+        Not of the file's name, nor of the rest of its path.
+        """
         return tuple(
             digest_files([file], self._roles(constants))
             for file, constants in zip(self._files, self._constants, strict=True)
@@ -215,8 +225,10 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
 def _refuse_nested(schema: Any, name: str, key: str, file: Path) -> None:
     import pyarrow.types as pt
 
-    if pt.is_nested(schema.field(name).type):
+    kind = schema.field(name).type
+    is_binary = pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind)
+    if pt.is_nested(kind) or (is_binary and key == "source.categorical"):
         raise InvalidInputError(
-            f'{file}: column "{name}" of {key} is of type {schema.field(name).type}, and one value is needed; move it '
+            f'{file}: column "{name}" of {key} is of type {kind}, and one value or text is needed; move it '
             "to source.passthrough."
         )

@@ -24,6 +24,7 @@ Unknown = Literal["error", "ignore"]
 Block = NDArray[np.floating[Any]]
 
 UNKNOWN = -1
+LARGEST_WHOLE = 2.0**53  # below it a whole float64 has the text of the integer that it may have been
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Recipe:
     def changes_numbers(self) -> bool:
         """Whether numeric columns are not taken as they are."""
         return self.standardize or self.imputes
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What prepared rows depend on, as JSON values: not how many categories would have been too many."""
+        return {name: value for name, value in asdict(self).items() if name != "max_categories"}
 
     @property
     def imputes(self) -> bool:
@@ -116,7 +122,7 @@ class Preparation:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that a prepared row depends on, hexadecimal."""
-        return digest_json(self.to_json())
+        return digest_json({**self.to_json(), "recipe": self.recipe.identity})
 
     def kept(self, values: Block, table: Any) -> NDArray[np.bool_] | None:
         """Which rows are not left out, shape (m,); None for all of them. Arguments as for `apply`."""
@@ -237,19 +243,26 @@ def missing_rows(values: Block, columns: Sequence[Any]) -> NDArray[np.bool_]:
 
 
 def category_texts(column: Any) -> Any:
-    """The values of an arrow column as text, however they are encoded; NaN is a null."""
+    """The values of an arrow column as text, the same one however they are encoded; NaN is a null."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as pt
 
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pt.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     kind = column.type
-    if pt.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pt.is_floating(kind):
-        column = pc.if_else(pc.is_nan(column), None, column)
+    if pt.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif pt.is_date(kind):
+        column = column.cast(pa.date32(), safe=False)
     texts = column if kind == pa.string() else column.cast(pa.string())
-    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    if pt.is_floating(kind):
+        values = column.cast(pa.float64())
+        is_whole = pc.and_(pc.equal(values, pc.round(values)), pc.less(pc.abs(values), LARGEST_WHOLE))
+        whole = pc.if_else(is_whole, values, None).cast(pa.int64()).cast(pa.string())
+        texts = pc.if_else(pc.is_nan(values), None, pc.if_else(is_whole, whole, texts))
+    return texts
 
 
 def _texts(values: Any, *, null: bool = False) -> tuple[Any, ...]:

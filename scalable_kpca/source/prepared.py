@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Protocol
@@ -258,7 +258,7 @@ class PreparedSource:
 
     def fingerprint_of(self, contents: str) -> str:
         """What `fingerprint` is when that of the table is `contents`."""
-        return digest_json([contents, asdict(self.preparation.recipe)])
+        return digest_json([contents, self.preparation.recipe.identity])
 
     def part_fingerprints(self) -> tuple[str, ...]:
         """SHA-256 of the content of each file, of the roles of columns, and of the numbers they are prepared with."""
@@ -295,5 +295,5 @@ def sample_columns(raw: RawSource, recipe: Recipe) -> PreparedSource:
     spans = raw.spans(SAMPLE_ROWS)
     chosen = [spans[int(at)] for at in np.unique(np.linspace(0, len(spans) - 1, SAMPLE_SPANS).astype(int))]
     found = survey(raw, recipe, batches=(next(iter(span.batches(SAMPLE_ROWS))) for span in chosen))
-    preparation = fit_preparation(raw, replace(recipe, unknown="ignore"), found)
+    preparation = fit_preparation(raw, replace(recipe, unknown="ignore"), found, sampled=True)
     return PreparedSource(raw, preparation, raw.group_rows, counted=False)

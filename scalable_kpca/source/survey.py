@@ -18,7 +18,9 @@ from scalable_kpca.source.parts import BATCH_BYTES, naming_files
 from scalable_kpca.source.preparation import Recipe, Vocabulary, category_texts, missing_rows
 from scalable_kpca.source.spans import Batch
 
-__all__ = ["RawSource", "Survey", "survey"]
+__all__ = ["RawSource", "Survey", "survey", "survey_batch"]
+
+MOST_ROWS = 2**16
 
 RawSource = ParquetSource | ArraySource
 Vector = NDArray[np.float64]
@@ -39,8 +41,8 @@ class Survey:
         Values that are kept and below or above what was expected; 0 where nothing was.
     categories : list of dict
         Of each categorical column, how often each of its categories is kept; None is that of nulls.
-    unknown : int
-        Entries of categorical columns that are none of the known categories.
+    unknown : ndarray of shape (d_categorical,), int64
+        Of each categorical column, values that are none of the known categories.
     n_rows, n_kept : int
     kept : list of list of int
         Rows of each row group of each file that are not left out.
@@ -52,7 +54,7 @@ class Survey:
     missing: NDArray[np.int64]
     outside: NDArray[np.int64]
     categories: list[dict[str | None, int]]
-    unknown: int = 0
+    unknown: NDArray[np.int64]
     n_rows: int = 0
     n_kept: int = 0
     kept: list[list[int]] = field(default_factory=list)
@@ -78,7 +80,7 @@ def survey(
     batches : iterable of Batch, optional
         Some of the rows of `source`, in place of all.
     known : sequence of Vocabulary, optional
-        Of a fit: other categories are counted together, and nulls are no error.
+        Of a fit: other categories are counted together, and a null one is no error.
     expected : tuple of ndarray of shape (d,), optional
         Smallest and largest value of each numeric column in the rows of a fit.
 
@@ -89,9 +91,9 @@ def survey(
 
     Notes
     -----
-    Cost: every feature is decoded once, and some ten operations on each. Memory: three batches of 16 MiB, and 64 MiB
-    where medians are asked for: they are those of at most 131 072 rows, or as many as these bytes hold, taken at random
-    by their numbers; of all rows where there are no more.
+    Cost: every feature is decoded once, and some ten operations on each. Memory: three batches of 16 MiB, the texts of
+    65 536 rows, and 64 MiB where medians are asked for: they are those of at most 131 072 rows, or as many as these
+    bytes hold, taken at random by their numbers; of all rows where there are no more.
     """
     d, n_columns = len(source.feature_names), len(source.feature_names) + len(source.categorical)
     counts: list[dict[str | None, int]] = [dict.fromkeys(vocabulary.values, 0) for vocabulary in known or ()]
@@ -100,6 +102,7 @@ def survey(
         np.zeros(n_columns, np.int64),
         np.zeros(d, np.int64),
         counts or [{} for _ in source.categorical],
+        np.zeros(len(source.categorical), np.int64),
     )
     finite, kept = FiniteCheck(source.feature_names), _KeptRows(source.group_rows)
     sample = RowSample(d) if recipe.nulls == "impute:median" and known is None else None
@@ -115,11 +118,13 @@ def survey(
                 found.outside += ((values < expected[0]) | (values > expected[1])).sum(axis=0)
             if sample is not None:
                 sample.add(values, numbers)
-            for name, column, own in zip(source.categorical, columns, found.categories, strict=True):
+            for place, (name, column, own) in enumerate(
+                zip(source.categorical, columns, found.categories, strict=True)
+            ):
                 if known is None:
                     _count(name, column, own, recipe, batch.start)
                 else:
-                    found.unknown += _count_known(column, own)
+                    found.unknown[place] += _count_known(column, own)
         finite.raise_if_any()
     found.kept = kept.by_file()
     found.medians = None if sample is None else sample.medians()
@@ -153,21 +158,22 @@ def _count(name: str, column: Any, counts: dict[str | None, int], recipe: Recipe
             "which all make a category of nulls.",
         )
     try:
-        for entry in pc.value_counts(column):
+        found = pc.value_counts(column)
+        for entry in found[: recipe.max_categories + 1]:
             value = entry["values"].as_py()
             counts[value] = counts.get(value, 0) + entry["counts"].as_py()
     except UnicodeDecodeError as error:
         raise InvalidInputError(f'column "{name}" has text that is not UTF-8 ({error}); write it anew.') from error
     if len(counts) > recipe.max_categories:
+        some = ", ".join(repr(value)[:80] for value in list(counts)[:3])
         raise InvalidInputError(
-            f'column "{name}" has more than {recipe.max_categories} different values, such as '
-            f"{', '.join(map(repr, list(counts)[:3]))}, and each would be a feature; leave it out of "
-            "source.categorical, or raise source.max_categories."
+            f'column "{name}" has more than {recipe.max_categories} different values, such as {some}, and each would '
+            "be a feature; leave it out of source.categorical, or raise source.max_categories."
         )
 
 
 def _count_known(column: Any, counts: dict[str | None, int]) -> int:
-    """Add the known categories of the next rows to their counts; how many others there are."""
+    """Add the known categories of the next rows to their counts; how many others there are, nulls apart."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -175,13 +181,17 @@ def _count_known(column: Any, counts: dict[str | None, int]) -> int:
     codes = pc.index_in(column, value_set=pa.array(values, pa.string())).drop_null().to_numpy(zero_copy_only=False)
     for value, count in zip(values, np.bincount(codes, minlength=len(values)).tolist(), strict=True):
         counts[value] += count
-    return len(column) - len(codes)
+    return len(column) - len(codes) - (0 if None in counts else int(column.null_count))
 
 
 def _all_batches(source: RawSource) -> Iterator[Batch]:
-    size = max(1, BATCH_BYTES // (8 * len({*source.feature_names, *source.categorical})))
     for span in source.whole_files():
-        yield from span.batches(size)
+        yield from span.batches(survey_batch(source))
+
+
+def survey_batch(source: RawSource) -> int:
+    """Rows that are looked at together: 16 MiB of numbers, and no more than 65 536 with their texts."""
+    return max(1, min(MOST_ROWS, BATCH_BYTES // (8 * len({*source.feature_names, *source.categorical}))))
 
 
 class _KeptRows:

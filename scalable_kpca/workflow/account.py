@@ -16,7 +16,7 @@ from scalable_kpca.workflow.ledger import Ledger
 
 __all__ = ["Account", "CertificateRecord", "Metrics", "PlanRecord", "RunRecord", "read_account"]
 
-READ = ("embedding", "metrics.json", "run.json", "ledger.json")
+READ = ("embedding", "embedding.zarr", "metrics.json", "run.json", "ledger.json")
 REMEDY = "`skpca run` with the configuration of this output repairs it"
 
 Number = float | None  # what is not finite was written as null
@@ -142,6 +142,10 @@ class _Drift(_Limits):
     novelty: _Limits = _Limits()
 
 
+class _Output(_Record):
+    format: str = "parquet"
+
+
 class _Cluster(_Record):
     kind: str = "threads"
 
@@ -150,6 +154,7 @@ class ConfigRecord(_Record):
     """The fields of a configuration that a page speaks about; it shows them all."""
 
     source: _Source
+    output: _Output = _Output()
     drift: _Drift = _Drift()
     cluster: _Cluster = _Cluster()
     novelty: bool = False

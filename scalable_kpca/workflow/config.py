@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
@@ -140,7 +140,8 @@ class DriftConfig(Section):
         default=Limits(warn=1.0), description="Shift of a column's mean, in standard deviations of the fit."
     )
     spread: Limits = Field(
-        default=Limits(), description="Ratio of a column's standard deviation to that of the fit, or the other way."
+        default=Limits(),
+        description="Ratio of a column's standard deviation to that of the fit, or the other way, less 1.",
     )
     unknown: Limits = Field(
         default=Limits(warn=0.05), description="Share of categories that the fit has not seen (source.unknown: ignore)."
@@ -152,6 +153,13 @@ class DriftConfig(Section):
         default=Limits(warn=0.05),
         description="Share of rows more novel than all but one in a hundred of the fit's, less that one; with novelty.",
     )
+
+    @field_validator("missing", "outside", "mean", "spread", "unknown", "psi", "novelty", mode="before")
+    @classmethod
+    def _what_is_not_said_stays(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, dict) and info.field_name is not None:
+            return {**cls.model_fields[info.field_name].default.model_dump(), **value}
+        return value
 
     def limits(self, measure: str) -> Limits:
         """Of a measure."""

@@ -25,7 +25,7 @@ from scalable_kpca.source import (
     Vocabulary,
     survey,
 )
-from scalable_kpca.source.parts import BATCH_BYTES
+from scalable_kpca.source.survey import survey_batch
 from scalable_kpca.workflow.config import Config, DriftConfig
 from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.watching import Comparison, Tally
@@ -42,7 +42,7 @@ def survey_parts(
 ) -> Iterator[tuple[int, Survey]]:
     """Number and survey of some parts of a source, with the ends of a profile as what is expected; see `survey`."""
     raw, recipe, known = _raw(source)
-    size = max(1, BATCH_BYTES // (8 * (len(raw.feature_names) + len(raw.categorical))))
+    size = survey_batch(raw)
     expected = None if profile is None else (profile.low, profile.high)
     for part, whole in enumerate(raw.whole_files()):
         if parts is None or part in parts:

@@ -118,6 +118,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
         "dtype": plan.dtype,
         "indefinite": config.indefinite,
         "novelty": config.novelty,
+        "health": config.health,
         "format": config.output.format,
         "inverse": None if config.inverse is None else config.inverse.alpha,
         "seed": config.seed,

@@ -14,6 +14,7 @@ from scalable_kpca.workflow.account import Account, read_account
 from scalable_kpca.workflow.files import replace_page
 from scalable_kpca.workflow.layout import PAGE, Output, RunDirectory
 from scalable_kpca.workflow.parts import score_names
+from scalable_kpca.workflow.score_files import STORE
 from scalable_kpca.workflow.score_sample import ScoreSample, choose_colour, read_sample
 
 __all__ = ["Page", "write_page"]
@@ -80,6 +81,7 @@ def write_page(output: Output, destination: Path | None = None, *, colour: str |
             score_names(account.metrics.n_components)[:2] if account.metrics.n_components else [],
             novelty=account.run.config.novelty,
             colour=chosen,
+            store=run.path / STORE if account.run.config.output.format == "zarr" else None,
         )
     text = _compose(account, sample, chosen)
     replace_page(place, text)

@@ -29,7 +29,7 @@ def health(account: Account) -> Html:
     more = len(found) - len(shown)
     left = html("<p>The table has the last $m of $n partitions.</p>", m=len(shown), n=len(found)) if more else Html()
     words = html(
-        "<p>New rows against those of the fit, less what chance gives so many; 0 is as in the fit (1 for spread). Each "
+        "<p>New rows against those of the fit, less what chance gives so many; 0 is as in the fit. Each "
         "number is of the column or component that is furthest.</p><ul>$meanings</ul>",
         meanings=join(meanings),
     )

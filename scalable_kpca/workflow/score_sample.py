@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.documents import open_plain
+from scalable_kpca.documents import open_plain, refuse_links
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
+from scalable_kpca.source import open_stored
 from scalable_kpca.workflow.colouring import LARGEST, MOST_GROUPS
 from scalable_kpca.workflow.parts import NOVELTY
 
@@ -63,6 +64,7 @@ def read_sample(
     *,
     novelty: bool,
     colour: str | None,
+    store: Path | None = None,
     size: int = SAMPLE_ROWS,
     seed: int = 0,
 ) -> ScoreSample:
@@ -78,6 +80,8 @@ def read_sample(
         Whether the column of that name is read too.
     colour : str, optional
         One more column.
+    store : Path, optional
+        Zarr group of the numbers, where the parts have labels alone.
     size, seed : int
 
     Raises
@@ -97,16 +101,23 @@ def read_sample(
     found: list[Matrix] = [np.empty((0, len(names)))]
     values: list[Any] = []
     start, most = 0, float("nan")
+    stored = None if store is None else _stored(store, n_rows, names)
+    in_parts = names if stored is None else []
+    read = dict.fromkeys([*in_parts, *([colour] if colour else [])])
     for path in parts:
-        for batch in _batches(path, dict.fromkeys([*names, *([colour] if colour else [])]), len(names)):
-            own = chosen[slice(*np.searchsorted(chosen, [start, start + batch.num_rows]))] - start
-            numbers = [_numbers(batch, name, path) for name in names]
+        for batch in _batches(path, read, len(in_parts)):
+            stop = start + batch.num_rows
+            own = chosen[slice(*np.searchsorted(chosen, [start, stop]))] - start
+            if stored is None:
+                numbers = [_numbers(batch, name, path) for name in names]
+            else:
+                numbers = [column(slice(start, stop)) for column in stored]
             if novelty and batch.num_rows:
                 most = float(np.fmax(most, numbers[-1].max()))
             found.append(np.column_stack([column[own] for column in numbers]) if names else np.empty((len(own), 0)))
             if colour:
                 values += _values(batch.column(batch.schema.get_field_index(colour)).take(own))
-            start += batch.num_rows
+            start = stop
     sampled = np.concatenate(found)
     return ScoreSample(
         n_rows=start,
@@ -144,6 +155,29 @@ def choose_colour(parts: Sequence[Path], asked: str | None, candidates: Sequence
             raise ConfigError(f"--colour={asked[:MOST_LETTERS]!r} is no column of numbers or texts; there are {fit}.")
         return asked
     return next((n for n in candidates if n in kinds and _has_colour(kinds[n]) and _is_fit(filled, n)), None)
+
+
+def _stored(store: Path, n_rows: int, names: Sequence[str]) -> list[Callable[[slice], Vector]]:
+    """What reads rows of each column from a zarr group of scores; StorageError when it is none of ours."""
+    try:
+        refuse_links(store)
+        n_columns = {"scores": 2}
+        arrays = {
+            name: open_stored(store / name, ("float64",), n_columns.get(name, 1))
+            for name in dict.fromkeys(name if name == NOVELTY else "scores" for name in names)
+        }
+    except (ValueError, OSError) as error:
+        raise StorageError(f"{store} is no group of scores that skpca writes: {error}; run the job again.") from error
+    for name, array in arrays.items():
+        if array.shape[0] != n_rows:
+            raise StorageError(f"{store / name} has {array.shape[0]} rows, and the parts {n_rows}; run the job again.")
+
+    def reader(place: int, name: str) -> Callable[[slice], Vector]:
+        if name == NOVELTY:
+            return lambda rows: np.asarray(arrays[NOVELTY][rows])
+        return lambda rows: np.asarray(arrays["scores"][rows, place])
+
+    return [reader(place, name) for place, name in enumerate(names)]
 
 
 def _count(path: Path) -> int:

@@ -27,7 +27,7 @@ from scalable_kpca.workflow.contributions import Contributions, check_unchanged,
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
-from scalable_kpca.workflow.health import Health, judge_again
+from scalable_kpca.workflow.health import PROFILE, Health, judge_again
 from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
@@ -137,6 +137,7 @@ def update_output(
     if isinstance(source, PreparedSource):
         source = source.only(fresh)
         counted = {index: replace(part, rows=source.parts[index].n_rows) for index, part in fresh.items()}
+        _judge_empty(before, source, {index: part for index, part in counted.items() if not part.rows})
         fresh = {index: part for index, part in counted.items() if part.rows}
     if not fresh and not withdrawn:
         sweep(output, before.run)
@@ -199,7 +200,7 @@ class _Before:
     @classmethod
     def read(cls, output: Output, overrides: Sequence[str]) -> _Before:
         run = output.require_latest()
-        problems = run.problems(("model", "run.json", "ledger.json"))
+        problems = run.problems(("model", "run.json", PROFILE, "ledger.json"))
         if problems:
             raise StorageError(
                 f"{problems[0]}; `skpca run` with the configuration of this output repairs its base, to which updates "
@@ -240,6 +241,13 @@ def _fresh(offered: Sequence[Partition], ledger: Ledger, withdrawn: Sequence[Par
             fresh[index] = part
             seen.add(part.fingerprint)
     return fresh
+
+
+def _judge_empty(before: _Before, source: Source, parts: dict[int, Partition]) -> None:
+    """Say of which new partitions no row is left; InvalidInputError where that is too far from the base run."""
+    for part in parts.values():
+        logger.warning("%s", f"{part.path}: every row has a null in one of the features, and is left out")
+    Health(before.run.path, before.config, source, parts).judge_columns()
 
 
 def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:

@@ -80,7 +80,7 @@ def survey_rows(rows: Rows, batch_rows: int) -> Survey:
 def _complete(columns: ColumnStatistics) -> Survey:
     """Survey of rows that have every value, of which these are the statistics."""
     n_rows, none = int(columns.count.max(initial=0)), np.zeros(len(columns.count), np.int64)
-    return Survey(columns, none, none.copy(), [], n_rows=n_rows, n_kept=n_rows)
+    return Survey(columns, none, none.copy(), [], none[:0], n_rows=n_rows, n_kept=n_rows)
 
 
 @dataclass(frozen=True, eq=False)
