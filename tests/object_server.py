@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -37,7 +37,7 @@ class ObjectServer:
     objects: dict[str, bytes] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     refusals: list[tuple[int, str]] = field(default_factory=list)  # one for each of the next requests
-    before: Callable[[Request], None] = lambda _: None
+    cuts: int = 0  # how many of the next contents break off
 
     def put(self, bucket: str, key: str, content: bytes) -> None:
         self.objects[f"{bucket}/{key}"] = content
@@ -68,7 +68,6 @@ class _Handler(BaseHTTPRequestHandler):
         signed = re.search(r"Credential=([^/]*)/", self.headers.get("Authorization") or "")
         request = Request(self.command, key, count, signed[1] if signed else "")
         self.served.requests.append(request)
-        self.served.before(request)
         if self.served.refusals:
             self._refuse(*self.served.refusals.pop(0))
         elif not key:
@@ -114,6 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (headers | {"Content-Length": str(len(content))}).items():
             self.send_header(name, value)
         self.end_headers()
+        if not is_head and status < 300 and self.served.cuts:
+            self.served.cuts -= 1
+            content, self.close_connection = content[: len(content) // 2], True
         if not is_head:
             self.wfile.write(content)
 

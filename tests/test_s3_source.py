@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from scalable_kpca import faults
 from scalable_kpca.cli import skpca
 from scalable_kpca.errors import BusyError, ConfigError, InvalidInputError, StorageError
 from scalable_kpca.faults import classify
@@ -26,14 +27,13 @@ from scalable_kpca.source.places import StoredObject, is_object
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.layout import Output
-from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.scoring import transform_source
 from scalable_kpca.workflow.stages import execute, outline, prepare
 from scalable_kpca.workflow.update import update_output
 from tests.object_server import serve_objects
 from tests.support import skip
 
-pytest.importorskip("obstore")
+S3Store = pytest.importorskip("obstore.store").S3Store
 
 N_ROWS, N_FEATURES = 80, 3
 PATIENCE = {
@@ -158,16 +158,8 @@ def test_updates_and_scores_come_from_objects_too(server, tmp_path):
     assert digests(remote, "metrics.json") == digests(local, "metrics.json")
     ours, theirs = (sorted((tmp_path / f"to-{output}").glob("*.parquet")) for output in ("local", "remote"))
     assert [file.read_bytes() for file in theirs] == [file.read_bytes() for file in ours]
-
-
-def test_a_partition_of_the_base_is_withdrawn_by_reading_its_object_again(server, tmp_path):
-    put_days(server, (1, 2, 3))
-    run(tmp_path, "s3://bucket/days")
-    assert (
-        Ledger.read(Output(tmp_path / "out").require_latest().path).partitions[1].path
-        == "s3://bucket/days/part-2.parquet"
-    )
-    done = update_output(Output(tmp_path / "out"), None, tmp_path, withdraw=["part-2.parquet"])
+    # one that came with the base run is read again to be taken away
+    done = update_output(Output(tmp_path / "remote"), None, tmp_path, withdraw=["part-2.parquet"])
     assert [part.path for part in done.withdrawn] == ["s3://bucket/days/part-2.parquet"]
 
 
@@ -219,6 +211,37 @@ def test_a_server_that_is_busy_is_asked_again(server, tmp_path):
     source = open_source("s3://bucket/days", tmp_path, id_columns=["id"])
     server.refusals = [(503, "SlowDown")] * 3
     assert sum(len(batch.rows) for batch in source.batches()) == N_ROWS
+    assert server.refusals == []
+
+
+def test_a_content_that_breaks_off_is_asked_for_again_or_is_a_matter_of_time(server, tmp_path):
+    put_days(server, (1,))
+    source = open_source("s3://bucket/days", tmp_path, id_columns=["id"])
+    server.cuts = 1
+    assert sum(len(batch.rows) for batch in source.batches()) == N_ROWS
+    server.cuts = 1000
+    with pytest.raises(BusyError, match=r"part-1\.parquet"):
+        source.fingerprint()
+
+
+@pytest.mark.slow
+def test_a_run_that_gave_up_on_a_busy_server_is_finished_by_the_same_command(server, tmp_path):
+    put_days(server, (1, 2))
+    job = prepare(config("s3://bucket/days"), tmp_path)
+    server.refusals = [(503, "SlowDown")] * 1000
+    with pytest.raises(BusyError):
+        execute(job)
+    server.refusals = []
+    assert execute(job).run.fingerprint == job.fingerprint
+
+
+def test_a_task_is_tried_again_when_its_requests_have_been(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "LONGEST_WAIT", 0.01)
+    put_days(server, (1,))
+    (span,) = open_source("s3://bucket/days", tmp_path, id_columns=["id"]).spans(N_ROWS)
+    server.refusals = [(503, "SlowDown")] * 6  # one request is made four times
+    (batch,) = faults.attempt(lambda: list(span.batches(N_ROWS)))
+    assert len(batch.rows) == N_ROWS
     assert server.refusals == []
 
 
@@ -304,7 +327,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_noticed_at_once(server):
     assert file_states(["s3://bucket/days/part-1.parquet"]) != before
 
 
-@pytest.mark.parametrize("method", ["exact", "nystroem"])
+@pytest.mark.parametrize("method", ["exact", pytest.param("nystroem", marks=pytest.mark.slow)])
 def test_a_run_whose_object_changes_publishes_nothing_and_names_it(method, server, tmp_path):
     put_days(server, (1, 2))
     job = prepare(config("s3://bucket/days", method=method), tmp_path)
@@ -395,14 +418,13 @@ def moto(monkeypatch, server):
             ask(f"{address}/bucket", "PUT")
             monkeypatch.setenv("AWS_ENDPOINT_URL", address)
             objects._open_store.cache_clear()
-            yield address
+            yield S3Store("bucket")
         finally:
             process.terminate()
 
 
-def ask(url: str, method: str = "GET", content: bytes | None = None) -> None:
-    request = urllib.request.Request(url, method=method, data=content, headers={"Content-Type": "application/parquet"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+def ask(url: str, method: str = "GET") -> None:
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as answer:
         answer.read()
 
 
@@ -412,10 +434,10 @@ def test_moto_gives_the_same_bits_and_errors(moto, tmp_path):
     folder.mkdir()
     for day in (2, 10, 3):
         (folder / f"part-{day}.parquet").write_bytes(content_of(day))
-        ask(f"{moto}/bucket/days/part-{day}.parquet", "PUT", content_of(day))
+        moto.put(f"days/part-{day}.parquet", content_of(day))
     assert digests(run(tmp_path, "s3://bucket/days", output="remote")) == digests(run(tmp_path, "days"))
     stream = objects.open_object("s3://bucket/days/part-2.parquet")
-    ask(f"{moto}/bucket/days/part-2.parquet", "PUT", content_of(4))
+    moto.put("days/part-2.parquet", content_of(4))
     with pytest.raises(objects.ReplacedObjectError):
         stream.read()
     for uri in ("s3://bucket/nights", "s3://nowhere/days"):
