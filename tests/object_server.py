@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -120,6 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
+@lru_cache(maxsize=64)
 def _tag(content: bytes) -> str:
     return f'"{hashlib.md5(content).hexdigest()}"'
 

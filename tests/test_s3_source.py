@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from obstore.store import S3Store
 
 from scalable_kpca import faults
 from scalable_kpca.cli import skpca
 from scalable_kpca.errors import BusyError, ConfigError, InvalidInputError, StorageError
 from scalable_kpca.faults import classify
-from scalable_kpca.source import objects, open_source
+from scalable_kpca.source import fetching, objects, open_source
 from scalable_kpca.source.location import find_files
 from scalable_kpca.source.places import StoredObject, is_object
 from scalable_kpca.workflow.config import Config
@@ -32,8 +34,6 @@ from scalable_kpca.workflow.stages import execute, outline, prepare
 from scalable_kpca.workflow.update import update_output
 from tests.object_server import serve_objects
 from tests.support import skip
-
-S3Store = pytest.importorskip("obstore.store").S3Store
 
 N_ROWS, N_FEATURES = 80, 3
 PATIENCE = {
@@ -182,13 +182,11 @@ def test_a_span_of_one_row_group_asks_for_no_other(server, tmp_path):
 
 
 def test_a_large_row_group_is_read_in_shares_and_never_held(server, tmp_path, monkeypatch):
-    from scalable_kpca.source import decoding
-
     server.put("bucket", "one.parquet", content_of(1))
     whole = open_source("s3://bucket/one.parquet", tmp_path, features=["x*"]).spans(N_ROWS)
     expected = np.concatenate([batch.rows for batch in whole[0].batches(N_ROWS)])
-    monkeypatch.setattr(decoding, "FETCH_BYTES", 900)
-    monkeypatch.setattr(decoding, "BUFFER_BYTES", 256)
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 900)
+    monkeypatch.setattr(fetching, "SMALLEST_BYTES", 256)
     server.requests.clear()
     (batch,) = whole[0].batches(N_ROWS)
     np.testing.assert_array_equal(batch.rows, expected)
@@ -203,6 +201,30 @@ def test_spans_are_small_and_read_in_any_process(server, tmp_path):
     assert len(sent) < 1000
     (batch,) = pickle.loads(sent).batches(N_ROWS, "all")
     assert batch.labels["id"][3].as_py() == "day 1 row 3"
+
+
+def test_row_groups_that_are_held_together_are_asked_for_together(server, tmp_path, monkeypatch):
+    server.put("bucket", "four.parquet", content_of(1, row_group_size=20))
+    (span,) = open_source("s3://bucket/four.parquet", tmp_path).spans(N_ROWS)
+    (expected,) = span.batches(N_ROWS)
+    for groups_at_once in (1, 2, 4):
+        monkeypatch.setattr(fetching, "FETCH_BYTES", groups_at_once * max(span.fetched))
+        server.requests.clear()
+        (batch,) = span.batches(N_ROWS)
+        np.testing.assert_array_equal(batch.rows, expected.rows)
+        assert len(server.got()) <= 1 + 2 * 4 // groups_at_once  # the footer, and the columns in at most two pieces
+    assert [list(run) for run in fetching.fetch_runs(3, [fetching.FETCH_BYTES, 1, 1])] == [[3], [4, 5]]
+
+
+def test_keys_of_directories_are_labels_of_objects_too(server, tmp_path):
+    server.put("bucket", "days/day=2026-01-02/a.parquet", content_of(1))
+    source = open_source("s3://bucket/days", tmp_path, id_columns=["id"], partition=["day"])
+    assert next(source.batches()).labels["day"][0].as_py() == "2026-01-02"
+
+
+def test_results_on_s3_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="disks only"):
+        prepare(config("s3://bucket/days", output="s3://bucket/out"), tmp_path)
 
 
 def test_a_server_that_is_busy_is_asked_again(server, tmp_path):
@@ -397,7 +419,8 @@ def test_worker_processes_read_objects_by_their_own_stores(server, tmp_path):
 def moto(monkeypatch, server):
     """A server that knows all of S3, in a process of its own, in the place of the small one; an empty bucket."""
     server.objects.clear()
-    pytest.importorskip("moto", reason="moto is in the dev extra")
+    if find_spec("moto") is None:
+        skip('moto is not installed: pip install ".[dev]"')
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import KernelPCAError, storage_errors
+from scalable_kpca.source.fetching import fetch_buffer, fetch_runs, fetched_whole, held_of_object
 from scalable_kpca.source.objects import open_object
 from scalable_kpca.source.parts import changed_file
 from scalable_kpca.source.places import is_object
@@ -22,8 +23,6 @@ __all__ = ["Columns", "ParquetSpan", "feature_dtype", "is_numeric", "is_numeric_
 Block = NDArray[np.floating[Any]]
 
 BUFFER_BYTES = 16 * 2**10  # of each column that is being read, in place of its whole chunk of the row group
-FETCH_BYTES = 16 * 2**20  # of an object that are held: whole row groups, or else a share of this for each column
-SHARE_BYTES = 2**20  # at most: a request for more takes longer by its bytes alone
 PIECE_BYTES = 2**20  # decoded at a time: stays in the cache until it is copied into the block
 CURSOR_BYTES = 32 * 2**20  # what columns that are read side by side may hold: below it one pass over them is worth more
 CACHE_LINE = 64
@@ -89,7 +88,7 @@ class ParquetSpan:
     by default 1 MiB each however few rows a batch has. Where this is more than the whole span, the span is decoded
     16 (float32) or 8 (float64) columns at a time, a cache line of each row.
 
-    Of an object the columns in use of some row groups come with a few requests, as long as they have at most 16 MiB;
+    Of an object the columns in use of some row groups come with a few requests, as long as they have at most 32 MiB;
     a larger group is read column by column, up to 1 MiB a request.
     """
 
@@ -121,7 +120,7 @@ class ParquetSpan:
     def held_bytes(self) -> int:
         """Bytes that reading holds beside the batch, estimated from the footer; labels not counted."""
         held = self._group_bytes if self._in_groups else self.cursor_bytes
-        return 2 * PIECE_BYTES + held + min(sum(self.fetched), max(FETCH_BYTES, BUFFER_BYTES * self._n_columns))
+        return 2 * PIECE_BYTES + held + held_of_object(self.fetched, self._n_columns)
 
     def batches(self, batch_rows: int, labels: Labels = "none") -> Iterator[Batch]:
         """The rows in order, at most `batch_rows` at a time; with their ids, or with every column that travels.
@@ -133,44 +132,26 @@ class ParquetSpan:
         StorageError
             When it cannot be opened.
         """
-        import pyarrow.parquet as pq
-
         with (
             _named_errors(self.path),
-            pq.ParquetFile(self._opened(), buffer_size=self._buffer_bytes, pre_buffer=self._fetches_groups) as file,
+            self._opened() as file,
         ):
             self._check(file)
             read = self._by_groups if self._in_groups else self._side_by_side
             yield from read(file, batch_rows, labels)
 
     def _opened(self) -> Any:
-        return open_object(self.path) if is_object(self.path) else self.copy or self.path
+        import pyarrow.parquet as pq
 
-    @property
-    def _fetches_groups(self) -> bool:
-        """Whether the chunks of all columns are read at once: of a file that would only take memory."""
-        return 0 < max(self.fetched, default=0) <= FETCH_BYTES
-
-    @property
-    def _buffer_bytes(self) -> int:
-        if not self.fetched:
-            return BUFFER_BYTES
-        return min(SHARE_BYTES, max(BUFFER_BYTES, FETCH_BYTES // self._n_columns))
+        if is_object(self.path):
+            buffer, whole = fetch_buffer(self._n_columns), fetched_whole(self.fetched)
+            return pq.ParquetFile(open_object(self.path), buffer_size=buffer, pre_buffer=whole)
+        # pre_buffer would read the chunks of all columns at once
+        return pq.ParquetFile(self.copy or self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
 
     @property
     def _n_columns(self) -> int:
-        return max(1, len({*self.columns.features, *self.columns.labels("all")}))
-
-    def _runs(self) -> Iterator[list[int]]:
-        """Row groups that are asked for together: all of them, unless they are fetched whole and are too large."""
-        run, held = [], 0  # type: list[int], int
-        for group, size in zip(range(*self.groups), self.fetched or [0] * len(range(*self.groups)), strict=True):
-            if run and held + size > FETCH_BYTES and self._fetches_groups:
-                yield run
-                run, held = [], 0
-            run.append(group)
-            held += size
-        yield run
+        return len({*self.columns.features, *self.columns.labels("all")})
 
     @property
     def _in_groups(self) -> bool:
@@ -240,7 +221,8 @@ class ParquetSpan:
         if not left:
             return
         rows = min(max(PIECE_BYTES // (self._itemsize * len(names)), 512), 2**16)
-        found = (file.iter_batches(rows, run, list(names), use_threads=self.use_threads) for run in self._runs())
+        runs = fetch_runs(self.groups[0], self.fetched) if self.fetched else [list(range(*self.groups))]
+        found = (file.iter_batches(rows, run, list(names), use_threads=self.use_threads) for run in runs)
         for piece in chain.from_iterable(found):
             if skip < len(piece):
                 own = piece.slice(skip, left)
