@@ -305,7 +305,26 @@ def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path, monkeypatch):
     assert classify(pickle.loads(pickle.dumps(caught.value))) == "transient"
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/nights", "s3://nowhere/days", "s3://bucket/days/*.csv", "s3:///days"])
+def test_an_endpoint_that_is_not_encrypted_has_to_be_allowed(server, tmp_path, monkeypatch):
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    objects._open_store.cache_clear()
+    with pytest.raises(StorageError, match="AWS_ALLOW_HTTP=true") as caught:
+        find_files("s3://bucket/days", tmp_path)
+    assert classify(caught.value) == "permanent"
+    assert server.requests == []
+
+
+@pytest.mark.usefixtures("server")
+def test_an_endpoint_that_is_no_address_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
+    objects._open_store.cache_clear()
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL is no address"):
+        find_files("s3://bucket/days", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://bucket/nights", "s3://nowhere/days", "s3://bucket/days/*.csv", "s3:///days", "s3://b b/d"]
+)
 def test_what_is_not_there_is_bad_input_as_of_files(uri, server, tmp_path):
     put_days(server, (1,))
     with pytest.raises(InvalidInputError, match="s3://"):

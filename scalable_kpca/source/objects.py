@@ -33,7 +33,9 @@ RETRY: dict[str, Any] = {
     "retry_timeout": timedelta(seconds=30),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=4), "base": 2},
 }
+TIMEOUT = "120s"  # of one answer, of up to some 32 MiB
 KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3")
 BESIDES = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE")  # in place of a credentials file
 ROLES = "169.254."  # where a machine or a container is asked for its role: the last resort
 
@@ -172,7 +174,18 @@ def _open_store(bucket: str, _process: int) -> Any:
     """A bucket, by the variables AWS_… of the environment, a credentials file, or the role of the machine."""
     from obstore.store import S3Store
 
-    return S3Store(bucket, retry_config=RETRY, **_from_credentials_file())  # type: ignore[arg-type]
+    _check_endpoint()
+    # in client_options it would take away what the environment says, such as AWS_ALLOW_HTTP
+    timeout = {} if os.environ.get("AWS_TIMEOUT") else {"timeout": TIMEOUT}
+    return S3Store(bucket, retry_config=RETRY, **timeout, **_from_credentials_file())  # type: ignore[arg-type]
+
+
+def _check_endpoint() -> None:
+    """ConfigError for what is no address: obstore would panic."""
+    for name in ENDPOINTS:
+        value = os.environ.get(name, "")
+        if value and not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
+            raise ConfigError(f"{name} is no address; it begins with http:// or https:// and names a server.")
 
 
 def _from_credentials_file() -> dict[str, str]:
@@ -215,13 +228,15 @@ def _sorted(place: StoredObject, error: Exception) -> StorageError:
         return _denied(place, "there are no credentials")
     if status == 404:
         return _missing(place)
-    if status in (408, 429) or (status is not None and status >= 500) or (status is None and "HTTP error" in text):
+    unanswered = status is None and "HTTP error" in text and "builder error" not in text
+    if unanswered or status in (408, 429) or (status is not None and status >= 500):
         return BusyError(
             f"reading {place} failed, also when tried again: {reason}; see that the server at AWS_ENDPOINT_URL "
             "answers, and run the same command again: nothing finished is done twice."
         )
     return StorageError(
-        f"reading {place} failed: {reason}; correct the URI and the variables AWS_…, and run the same command again."
+        f"reading {place} failed: {reason}; correct the URI and the variables AWS_… (AWS_ALLOW_HTTP=true for an "
+        "endpoint with http://), and run the same command again."
     )
 
 

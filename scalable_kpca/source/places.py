@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -33,8 +34,8 @@ class StoredObject:
     def of(cls, uri: str) -> StoredObject:
         """What a URI ``s3://bucket/key`` names; a slash at its end says nothing."""
         bucket, _, key = uri.removeprefix(SCHEME).partition("/")
-        if not bucket:
-            raise InvalidInputError(f"{uri!r} names no bucket; write s3://BUCKET/KEY.")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]+", bucket):
+            raise InvalidInputError(f"{uri!r} names no bucket that there could be; write s3://BUCKET/KEY.")
         return cls(bucket, key.rstrip("/"))
 
     def __str__(self) -> str:
