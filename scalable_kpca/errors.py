@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "AccuracyWarning",
+    "BusyError",
     "ClusterError",
     "CommandError",
     "ConfigError",
@@ -111,6 +112,12 @@ class StorageError(KernelPCAError, OSError):
 
 class UnreadableError(StorageError):
     """The system does not let a file be read now: what it holds may be whole, and is not to be made again."""
+
+
+class BusyError(StorageError):
+    """A server of objects does not answer, or asks to be left alone, for now."""
+
+    exit_code = 75
 
 
 class ModelFormatError(KernelPCAError, ValueError):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
-from scalable_kpca.errors import CorruptTileError, KernelPCAError, StorageError
+from scalable_kpca.errors import BusyError, CorruptTileError, KernelPCAError, StorageError
 
 __all__ = ["ATTEMPTS", "LONGEST_WAIT", "attempt", "classify", "is_loss", "lacks_memory"]
 
@@ -45,6 +45,8 @@ def classify(error: BaseException) -> Kind:
     while cause is not None:
         if isinstance(cause, CorruptTileError):
             return "damage"
+        if isinstance(cause, BusyError):
+            return "transient"
         if isinstance(cause, KernelPCAError) and not isinstance(cause, StorageError):
             return "permanent"  # it has been judged, whatever led to it
         if isinstance(cause, OSError):

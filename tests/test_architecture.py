@@ -65,6 +65,7 @@ ORDER = [
 HOMES = {
     "zarr": {"source", "gram", "model"},
     "h5py": {"source"},
+    "obstore": {"source"},
     "distributed": {"engine"},
     "dask.distributed": {"engine"},
     "dask.local": {"engine"},

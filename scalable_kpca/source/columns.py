@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.decoding import is_numeric, is_numeric_or_null
+from scalable_kpca.source.places import SourceFile
 
 __all__ = ["TYPE_RULES", "check_labels", "merged_schema", "partition_values", "select_categorical", "select_features"]
 
@@ -18,7 +18,9 @@ TYPE_RULES = ("numeric", "integer", "floating", "boolean", "decimal")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive, Spark and pyarrow call a null in a path
 
 
-def select_features(schema: Any, patterns: Sequence[str] | None, taken: Sequence[str], file: Path) -> tuple[str, ...]:
+def select_features(
+    schema: Any, patterns: Sequence[str] | None, taken: Sequence[str], file: SourceFile
+) -> tuple[str, ...]:
     """Numeric columns of an arrow schema that are features, in the order in which they are asked for.
 
     Parameters
@@ -29,7 +31,7 @@ def select_features(schema: Any, patterns: Sequence[str] | None, taken: Sequence
         By default every numeric column.
     taken : sequence of str
         Columns that are something else.
-    file : Path
+    file : Path or StoredObject
         For messages.
 
     Raises
@@ -52,7 +54,7 @@ def select_features(schema: Any, patterns: Sequence[str] | None, taken: Sequence
     return tuple(chosen)
 
 
-def select_categorical(schema: Any, patterns: Sequence[str], file: Path) -> tuple[str, ...]:
+def select_categorical(schema: Any, patterns: Sequence[str], file: SourceFile) -> tuple[str, ...]:
     """Columns whose values are categories, by name or glob, in the order of the patterns; they may be labels too.
 
     Raises
@@ -107,7 +109,7 @@ def merged_schema(schemas: Sequence[Any]) -> Any:
     return pa.schema(fields)
 
 
-def partition_values(file: Path, partition: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+def partition_values(file: SourceFile, partition: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     """What the directories above a file, called ``key=value``, say of its rows; the nearest of a key counts.
 
     Raises
@@ -142,7 +144,7 @@ def _rule(pattern: str) -> Callable[[Any], bool]:
     return lambda field: bool(fits(field.type))
 
 
-def _no_match(key: str, pattern: str, schema: Any, file: Path, taken: Sequence[str]) -> InvalidInputError:
+def _no_match(key: str, pattern: str, schema: Any, file: SourceFile, taken: Sequence[str]) -> InvalidInputError:
     hint = "; it is named elsewhere already: name it once" if pattern in taken else ""
     if pattern.startswith(OF_TYPE):
         rules = ", ".join(OF_TYPE + rule for rule in TYPE_RULES)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import storage_errors
+from scalable_kpca.errors import KernelPCAError, storage_errors
+from scalable_kpca.source.fetching import fetch_buffer, fetch_runs, fetched_whole, held_of_object
+from scalable_kpca.source.objects import open_object
 from scalable_kpca.source.parts import changed_file
+from scalable_kpca.source.places import is_object
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
 __all__ = ["Columns", "ParquetSpan", "feature_dtype", "is_numeric", "is_numeric_or_null"]
@@ -73,6 +77,8 @@ class ParquetSpan:
         Whether columns are decoded in parallel: for a reader that is alone.
     copy : str
         Parquet copy of a file of another kind, which is read in its place.
+    fetched : tuple of int
+        Of an object: bytes as stored of the columns in use, in each of these row groups.
 
     Notes
     -----
@@ -81,6 +87,9 @@ class ParquetSpan:
     Memory beside a batch: see `held_bytes`. pyarrow keeps the dictionary and the page of each column that it is in,
     by default 1 MiB each however few rows a batch has. Where this is more than the whole span, the span is decoded
     16 (float32) or 8 (float64) columns at a time, a cache line of each row.
+
+    Of an object the columns in use of some row groups come with a few requests, as long as they have at most 32 MiB;
+    a larger group is read column by column, up to 1 MiB a request.
     """
 
     path: str
@@ -95,6 +104,7 @@ class ParquetSpan:
     cursor_bytes: int = 0
     use_threads: bool = False
     copy: str = ""
+    fetched: tuple[int, ...] = ()
 
     @property
     def first_row(self) -> int:
@@ -109,7 +119,8 @@ class ParquetSpan:
     @property
     def held_bytes(self) -> int:
         """Bytes that reading holds beside the batch, estimated from the footer; labels not counted."""
-        return 2 * PIECE_BYTES + (self._group_bytes if self._in_groups else self.cursor_bytes)
+        held = self._group_bytes if self._in_groups else self.cursor_bytes
+        return 2 * PIECE_BYTES + held + held_of_object(self.fetched, self._n_columns)
 
     def batches(self, batch_rows: int, labels: Labels = "none") -> Iterator[Batch]:
         """The rows in order, at most `batch_rows` at a time; with their ids, or with every column that travels.
@@ -121,16 +132,26 @@ class ParquetSpan:
         StorageError
             When it cannot be opened.
         """
-        import pyarrow.parquet as pq
-
         with (
             _named_errors(self.path),
-            # pre_buffer would read the chunks of all columns at once
-            pq.ParquetFile(self.copy or self.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file,
+            self._opened() as file,
         ):
             self._check(file)
             read = self._by_groups if self._in_groups else self._side_by_side
             yield from read(file, batch_rows, labels)
+
+    def _opened(self) -> Any:
+        import pyarrow.parquet as pq
+
+        if is_object(self.path):
+            buffer, whole = fetch_buffer(self._n_columns), fetched_whole(self.fetched)
+            return pq.ParquetFile(open_object(self.path), buffer_size=buffer, pre_buffer=whole)
+        # pre_buffer would read the chunks of all columns at once
+        return pq.ParquetFile(self.copy or self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+
+    @property
+    def _n_columns(self) -> int:
+        return len({*self.columns.features, *self.columns.labels("all")})
 
     @property
     def _in_groups(self) -> bool:
@@ -200,7 +221,9 @@ class ParquetSpan:
         if not left:
             return
         rows = min(max(PIECE_BYTES // (self._itemsize * len(names)), 512), 2**16)
-        for piece in file.iter_batches(rows, list(range(*self.groups)), list(names), use_threads=self.use_threads):
+        runs = fetch_runs(self.groups[0], self.fetched) if self.fetched else [list(range(*self.groups))]
+        found = (file.iter_batches(rows, run, list(names), use_threads=self.use_threads) for run in runs)
+        for piece in chain.from_iterable(found):
             if skip < len(piece):
                 own = piece.slice(skip, left)
                 left -= len(own)
@@ -255,6 +278,8 @@ def _named_errors(path: str) -> Iterator[None]:
         with storage_errors(f"reading {path}"):
             try:
                 yield
+            except KernelPCAError:
+                raise
             except OSError as error:
                 if error.errno is None:  # not the operating system's: pages that do not decode
                     raise changed_file(path, error) from error

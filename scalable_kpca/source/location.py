@@ -1,14 +1,26 @@
-"""Which files a URI means, of what kind they are, and which array within one."""
+"""Which files or objects a URI means, of what kind they are, and which array within one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.source.objects import MissingObjectError, has_object, list_objects
+from scalable_kpca.source.places import SourceFile, StoredObject, is_object
 
-__all__ = ["ARRAYS", "COPIED", "find_files", "natural_key", "source_kind", "split_inner", "split_uri"]
+__all__ = [
+    "ARRAYS",
+    "COPIED",
+    "find_files",
+    "local_files",
+    "natural_key",
+    "source_kind",
+    "split_inner",
+    "split_uri",
+]
 
 COPIED = (".csv", ".tsv", ".arrow")  # tables that are read from Parquet copies
 ARRAYS = (".npy", ".zarr", ".h5")
@@ -28,6 +40,8 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
 
 def split_inner(uri: str, base: Path) -> tuple[str, str]:
     """Files of a source, and the array within one that is named after ``#``; a path may hold ``#`` itself."""
+    if is_object(uri):
+        return uri, ""  # no array is read there, and ``#`` belongs to a key
     outer, mark, inner = uri.partition("#")
     if not mark or (base / uri).exists() or not (base / outer).exists():
         return uri, ""
@@ -44,8 +58,8 @@ def split_uri(uri: str, base: Path) -> tuple[Path, tuple[str, ...]]:
     return base.joinpath(*parts[: magic[0]]), parts[magic[0] :]
 
 
-def find_files(uri: str, base: Path) -> list[Path]:
-    """Files, zarr arrays or groups behind a path, directory or glob, in natural order.
+def find_files(uri: str, base: Path) -> Sequence[SourceFile]:
+    """Files, zarr arrays or groups behind a path, directory or glob, in natural order; objects for ``s3://``.
 
     Raises
     ------
@@ -57,6 +71,8 @@ def find_files(uri: str, base: Path) -> list[Path]:
     Of a directory, the Parquet files at any depth are read, and where there is none, CSV and Arrow files; what is
     called ``_…`` or ``.…``, or lies below such a directory, is left out, as Spark, Hive and dask do.
     """
+    if is_object(uri):
+        return _find_objects(uri)
     root, glob = split_uri(uri, base)
     if glob:
         found = list(root.glob("/".join(glob)))
@@ -77,7 +93,7 @@ def find_files(uri: str, base: Path) -> list[Path]:
     return sorted(found, key=lambda file: natural_key(str(file)))
 
 
-def source_kind(files: Sequence[Path]) -> str | None:
+def source_kind(files: Sequence[SourceFile]) -> str | None:
     """``".parquet"``, one of `COPIED` or `ARRAYS`; None for a mixture and for what cannot be read."""
     kinds = {_kind(file) for file in files}
     if len(kinds) == 1 and (kinds <= {".parquet", *COPIED} or (len(files) == 1 and kinds <= {*ARRAYS})):
@@ -85,8 +101,58 @@ def source_kind(files: Sequence[Path]) -> str | None:
     return None
 
 
-def _kind(file: Path) -> str:
-    if _is_zarr(file):
+def local_files(files: Sequence[SourceFile]) -> list[Path]:
+    """The same files, which have to be on this machine: InvalidInputError for an object."""
+    for file in files:
+        if isinstance(file, StoredObject):
+            raise InvalidInputError(
+                f"{file} is {file.suffix}, and of objects only Parquet is read where it is; copy it to a local disk, "
+                "or write it as Parquet."
+            )
+    return [file for file in files if isinstance(file, Path)]
+
+
+def _find_objects(uri: str) -> list[StoredObject]:
+    place = StoredObject.of(uri)
+    if place.suffix == ".zarr":
+        return [place]  # its objects are no tables: whoever opens it says so
+    magic = [index for index, part in enumerate(place.parts) if any(letter in part for letter in "*?[")]
+    try:
+        if has_object(place):
+            return [place]
+        if magic:
+            root = StoredObject(place.bucket, "/".join(place.parts[: magic[0]]))
+            found = [found for found in list_objects(root) if _fits(found.parts, place.parts)]
+        else:
+            found = _tables_of(list_objects(place), len(place.parts))
+    except MissingObjectError as error:
+        raise InvalidInputError(f"source.uri={uri!r}: no such bucket; correct the URI.") from error
+    if not found:
+        raise InvalidInputError(
+            f"source.uri={uri!r}: no such object, and no Parquet object below it; correct the URI: s3://BUCKET/KEY, "
+            "with * for any part of a name."
+        )
+    return sorted(found, key=lambda file: natural_key(str(file)))
+
+
+def _tables_of(objects: Sequence[StoredObject], depth: int) -> list[StoredObject]:
+    """Those that are Parquet and not hidden below a key of `depth` pieces, or else CSV and Arrow."""
+    kinds = {file: _kind(file) for file in objects if not _is_hidden(file.parts[depth:])}
+    parquet = [file for file, kind in kinds.items() if kind == ".parquet"]
+    return parquet or [file for file, kind in kinds.items() if kind in COPIED]
+
+
+def _fits(parts: Sequence[str], glob: Sequence[str]) -> bool:
+    """Whether a key is one of those that a glob means, where ``**`` is any number of pieces."""
+    if not glob or not parts:
+        return not parts and all(piece == "**" for piece in glob)
+    if glob[0] == "**":
+        return _fits(parts, glob[1:]) or _fits(parts[1:], glob)
+    return fnmatchcase(parts[0], glob[0]) and _fits(parts[1:], glob[1:])
+
+
+def _kind(file: SourceFile) -> str:
+    if isinstance(file, Path) and _is_zarr(file):
         return ".zarr"
     name = file.name.lower()
     known = [kind for ending, kind in _ALIASES.items() if name.endswith(ending)]
@@ -95,7 +161,7 @@ def _kind(file: Path) -> str:
 
 
 def _tables_below(root: Path) -> list[Path]:
-    visible = (file for file in root.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(root)))
+    visible = (file for file in root.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(root).parts))
     kinds = {file: _kind(file) for file in visible}
     parquet = [file for file, kind in kinds.items() if kind == ".parquet"]
     return parquet or [file for file, kind in kinds.items() if kind in COPIED]
@@ -105,5 +171,5 @@ def _is_zarr(path: Path) -> bool:
     return path.suffix == ".zarr" or any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+def _is_hidden(parts: Sequence[str]) -> bool:
+    return any(part.startswith((".", "_")) for part in parts)

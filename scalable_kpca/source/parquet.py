@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import InvalidInputError, KernelPCAError
 from scalable_kpca.source.columns import (
     check_labels,
     merged_schema,
@@ -16,7 +16,9 @@ from scalable_kpca.source.columns import (
     select_features,
 )
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
+from scalable_kpca.source.objects import open_object
 from scalable_kpca.source.parts import BATCH_BYTES, Part, digest_files
+from scalable_kpca.source.places import SourceFile, StoredObject
 from scalable_kpca.source.spans import Batch
 
 __all__ = ["ParquetSource", "pieces"]
@@ -29,7 +31,7 @@ class ParquetSource:
 
     Parameters
     ----------
-    files : sequence of Path
+    files : sequence of Path or StoredObject
         In the order of the rows.
     id_columns, features, passthrough, categorical, partition
         See `open_source`.
@@ -48,7 +50,7 @@ class ParquetSource:
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Sequence[SourceFile],
         id_columns: Sequence[str],
         features: Sequence[str] | None,
         passthrough: Sequence[str],
@@ -89,6 +91,10 @@ class ParquetSource:
         self.group_rows = [_group_rows(footer) for footer in footers]
         used = {*labels, *self.categorical, *self.feature_names}
         self._cursors = [_cursor_bytes(footer, used) for footer in footers]
+        self._fetched = [
+            _fetched_bytes(footer, used) if isinstance(file, StoredObject) else []
+            for file, footer in zip(files, footers, strict=True)
+        ]
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -153,8 +159,9 @@ class ParquetSource:
         layout = (sum(sizes[: groups[0]]), sum(sizes[slice(*groups)]), sum(sizes))
         path, constants, cursors = self.parts[part].path, self._constants[part], self._cursors[part]
         columns, copy = self._columns, str(self._copies[part]) if self._copies else ""
+        fetched = tuple(self._fetched[part][slice(*groups)])
         return ParquetSpan(
-            path, part, start, n_rows, groups, skip, layout, columns, constants, cursors, use_threads, copy
+            path, part, start, n_rows, groups, skip, layout, columns, constants, cursors, use_threads, copy, fetched
         )
 
 
@@ -177,11 +184,13 @@ def pieces(sizes: Sequence[int], span_rows: int) -> Iterator[tuple[tuple[int, in
         yield (first, len(sizes)), 0, held
 
 
-def _read_footer(file: Path) -> Any:
+def _read_footer(file: SourceFile) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_metadata(file)
+        return pq.read_metadata(open_object(str(file)) if isinstance(file, StoredObject) else file)
+    except KernelPCAError:
+        raise
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{file} is not a Parquet file that can be read: {error}") from error
 
@@ -195,17 +204,25 @@ def _cursor_bytes(footer: Any, used: set[str]) -> int:
     sizes = _group_rows(footer)
     if not sizes:
         return 0
-    group = footer.row_group(sizes.index(max(sizes)))
-    chunks = [group.column(index) for index in range(group.num_columns)]
-    # of a nested column, which only labels can be, the path begins with its name
     return sum(
         min(2 * chunk.total_uncompressed_size, PAGE_BYTES * (1 + chunk.has_dictionary_page))
-        for chunk in chunks
-        if chunk.path_in_schema in used or chunk.path_in_schema.split(".")[0] in used
+        for chunk in _chunks(footer.row_group(sizes.index(max(sizes))), used)
     )
 
 
-def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: Path) -> None:
+def _fetched_bytes(footer: Any, used: set[str]) -> list[int]:
+    """Of the columns in use, as stored, in each row group."""
+    groups = (footer.row_group(group) for group in range(footer.num_row_groups))
+    return [sum(chunk.total_compressed_size for chunk in _chunks(group, used)) for group in groups]
+
+
+def _chunks(group: Any, used: set[str]) -> list[Any]:
+    chunks = [group.column(index) for index in range(group.num_columns)]
+    # of a nested column, which only labels can be, the path begins with its name
+    return [c for c in chunks if c.path_in_schema in used or c.path_in_schema.split(".")[0] in used]
+
+
+def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: SourceFile) -> None:
     for name in columns:
         if name not in schema.names:
             raise InvalidInputError(f'{file} has no column "{name}"; it has {", ".join(schema.names[:20])}.')
@@ -222,7 +239,7 @@ def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], 
             )
 
 
-def _refuse_nested(schema: Any, name: str, key: str, file: Path) -> None:
+def _refuse_nested(schema: Any, name: str, key: str, file: SourceFile) -> None:
     import pyarrow.types as pt
 
     kind = schema.field(name).type

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError, RowError, storage_errors
+from scalable_kpca.source.objects import ReplacedObjectError, open_object
+from scalable_kpca.source.places import SourceFile, StoredObject, is_object
 
 __all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files", "naming_files", "printable"]
 
 BATCH_BYTES = 16 * 2**20  # of a batch of `Source.batches`, as float64
+DIGEST_BYTES = 8 * 2**20  # of an object that are asked for at once
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,30 @@ class Part:
     @property
     def uri(self) -> str:
         """What finds it again from anywhere."""
-        path = str(Path(self.path).resolve())
+        path = self.path if is_object(self.path) else str(Path(self.path).resolve())
         return f"{path}#{self.inner}" if self.inner else path
 
 
-def digest_files(files: Sequence[Path], names: Sequence[Any]) -> str:
+def digest_files(files: Sequence[SourceFile], names: Sequence[Any]) -> str:
     """SHA-256 of names (what JSON can hold) and of the contents of files, in order; each file is read once."""
     total = hashlib.sha256(json.dumps(names).encode())
     for file in files:
+        if isinstance(file, StoredObject):
+            total.update(_digest_object(str(file)))
+            continue
         with storage_errors(f"reading {file}"), file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
+
+
+def _digest_object(uri: str) -> bytes:
+    content, stream = hashlib.sha256(), open_object(uri)
+    try:
+        while piece := stream.read(DIGEST_BYTES):
+            content.update(piece)
+    except ReplacedObjectError as error:
+        raise changed_file(uri, error) from error
+    return content.digest()
 
 
 @contextmanager

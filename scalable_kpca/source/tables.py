@@ -9,7 +9,7 @@ from typing import Protocol
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.arrays import ArraySource
 from scalable_kpca.source.copies import Copies, open_copied
-from scalable_kpca.source.location import ARRAYS, COPIED, find_files, source_kind, split_inner
+from scalable_kpca.source.location import ARRAYS, COPIED, find_files, local_files, source_kind, split_inner
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import Part
 from scalable_kpca.source.spans import Batch, Span
@@ -84,7 +84,7 @@ def open_source(
     uri : str
         Parquet, CSV (``.csv``, ``.tsv``, also ``.gz``) or Arrow files (``.arrow``, ``.feather``, ``.ipc``), one
         ``.npy`` file, one zarr array, or one HDF5 file. ``#`` and a name after a zarr group or an HDF5 file says which
-        array of it, where it is not the only one.
+        array of it, where it is not the only one. Objects of S3 (``s3://``) are Parquet.
     base : Path
         What a relative `uri` is relative to.
     id_columns, passthrough : sequence of str
@@ -116,14 +116,14 @@ def open_source(
             raise InvalidInputError(
                 f"{files[0]} is a bare array; source.id, features, passthrough, categorical and partition need a table."
             )
-        return ArraySource(files[0], inner)
+        return ArraySource(local_files(files)[0], inner)
     if inner:
         raise InvalidInputError(f"source.uri={uri!r}: {files[0]} holds no arrays; leave out #{inner}.")
     columns = id_columns, features, passthrough, categorical, partition
     if kind == ".parquet":
         return ParquetSource(files, *columns)
     if kind in COPIED and copies is not None:
-        return open_copied(files, copies, *columns)
+        return open_copied(local_files(files), copies, *columns)
     kinds = sorted({file.suffix for file in files} - {""})
     raise InvalidInputError(
         f"source.uri={uri!r} names {len(files)} files of kind {', '.join(kinds) or 'none'}; files of one kind can be "

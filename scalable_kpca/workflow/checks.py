@@ -16,7 +16,8 @@ from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
 from scalable_kpca.source import Source
-from scalable_kpca.source.location import find_files, split_uri
+from scalable_kpca.source.location import find_files, local_files, split_uri
+from scalable_kpca.source.places import is_object
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
@@ -51,8 +52,10 @@ def check_separate(key: str, place: Path, writes: Sequence[str], uri: str, base:
     uri, base : str, Path
         Where the source is found; files that are not there yet count too.
     """
+    if is_object(uri):
+        return  # nothing is written there
     advice = "choose another output, outside what the source reads"
-    for found in find_files(uri, base):
+    for found in local_files(find_files(uri, base)):
         file = found.resolve()
         if place == file or place in file.parents or (file.is_dir() and file in place.parents):
             raise ConfigError(f"{key}={place} and the source {file} lie in one another; {advice}.")

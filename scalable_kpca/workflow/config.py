@@ -43,7 +43,7 @@ class SourceConfig(Section):
 
     uri: Place = Field(
         description="Parquet, CSV or Arrow files (path, directory or glob), one .npy file, zarr array or HDF5 file; "
-        "#NAME after a zarr group or an HDF5 file says which array of it."
+        "#NAME after a zarr group or an HDF5 file says which array of it. s3://BUCKET/KEY, prefix or glob: Parquet."
     )
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(

@@ -12,7 +12,7 @@ from pathlib import Path
 from scalable_kpca.approximate import plan_joining, sums_of_joining
 from scalable_kpca.disk import remove_tree, sync
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.errors import BusyError, InvalidInputError, StorageError
 from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.nystroem import Accumulators, SumsCheckpoint, relative_residual
@@ -91,6 +91,8 @@ class Contributions:
         try:
             source = open_like(self._before.path, self._model, part.path, Path("/"))
             is_same = source.part_fingerprints() == (part.fingerprint,)
+        except BusyError:
+            raise
         except (InvalidInputError, StorageError) as error:
             raise InvalidInputError(
                 f"{part.path} {why} and has to be read again to be withdrawn, which failed: {error}"
@@ -158,6 +160,8 @@ def check_unchanged(before: RunDirectory, model: NystroemModel, parts: Sequence[
         try:
             source = open_like(before.path, model, part.path, Path("/"), make=False)
             found = source.part_fingerprints()
+        except BusyError:  # which says nothing of the object
+            raise
         except (InvalidInputError, StorageError):  # it is gone, or no longer a table with these columns
             found = ()
         if found != (part.fingerprint,):

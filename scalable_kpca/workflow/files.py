@@ -20,6 +20,8 @@ from scalable_kpca.documents import format_json
 from scalable_kpca.documents import read_json as read_plain_json
 from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.faults import is_loss
+from scalable_kpca.source.objects import object_state
+from scalable_kpca.source.places import is_object
 
 __all__ = [
     "alone_in",
@@ -150,13 +152,24 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def file_states(paths: Iterable[str]) -> list[list[int]]:
+def file_states(paths: Iterable[str]) -> list[list[Any]]:
     """What changes whenever one of some files, or of files in directories, is written or replaced: size, times, inode.
+
+    Of an object: size, ETag, time.
 
     A pass that was cut off has read what was there then, which a digest of what is there now says nothing about.
     """
-    places = [Path(path) for path in paths]
-    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    return [state for path in paths for state in (_object_states if is_object(path) else _local_states)(path)]
+
+
+def _object_states(uri: str) -> list[list[Any]]:
+    state = object_state(uri)
+    return [] if state is None else [state]
+
+
+def _local_states(path: str) -> list[list[Any]]:
+    place = Path(path)
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
     states = [file.stat() for file in files if file.exists()]  # who reads one that is gone says so
     return [[state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino] for state in states]
 

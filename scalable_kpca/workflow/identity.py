@@ -91,7 +91,7 @@ class Prepared(Planned):
     """
 
     source_digest: str
-    source_states: dict[str, list[list[int]]]
+    source_states: dict[str, list[list[Any]]]
     fingerprint: str
 
     @property

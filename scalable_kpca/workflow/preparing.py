@@ -7,7 +7,8 @@ from pathlib import Path
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.source import Copies, RawSource, SampledSource, Source, open_source, prepare_columns, sample_columns
-from scalable_kpca.source.location import COPIED, find_files, source_kind
+from scalable_kpca.source.location import COPIED, find_files, local_files, source_kind
+from scalable_kpca.source.places import is_object
 from scalable_kpca.workflow.checks import check_names, check_separate
 from scalable_kpca.workflow.config import Config, SourceConfig
 from scalable_kpca.workflow.files import file_states
@@ -40,7 +41,7 @@ def outline(config: Config, base: Path, *, calibrate: bool = False) -> Planned:
     wanted, output = config.source, _output_of(config, base)
     files, guesses = find_files(wanted.uri, base), _guesses(wanted)
     if source_kind(files) in COPIED:
-        sample = SampledSource(files, wanted.csv.options, *_columns(wanted), recipe=wanted.recipe)
+        sample = SampledSource(local_files(files), wanted.csv.options, *_columns(wanted), recipe=wanted.recipe)
         source: Source = sample
         guesses += [sample.note] if sample.note else []
     else:
@@ -68,6 +69,8 @@ def prepare(config: Config, base: Path) -> Prepared:
 
 
 def _output_of(config: Config, base: Path) -> Output:
+    if is_object(config.output.path):
+        raise ConfigError(f"output.path={config.output.path!r}: results are written to disks only; name a directory.")
     output = Output((base / config.output.path).resolve())
     check_separate("output.path", output.path, WRITES, config.source.uri, base)
     return output
