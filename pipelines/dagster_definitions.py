@@ -1,6 +1,6 @@
 """A model that grows by a file a day, as assets of Dagster: `base` by `skpca run`, a day of `embedding` by an update.
 
-Copy this file and daily.yaml, and dagster.yaml to $DAGSTER_HOME; set the variables below in the environment; then::
+Copy this file, daily.yaml, and dagster/dagster.yaml to $DAGSTER_HOME; set the variables below; then::
 
     pip install scalable-kpca dagster dagster-webserver matplotlib
     dagster dev -f dagster_definitions.py

@@ -513,6 +513,8 @@ def test_events_are_events_of_the_library(tmp_path):
     assert event.job.name == 'job "é"\n.run'
     assert event.run.facets["errorMessage"].message == "no\nroom"
     assert rebuilt(event_line("START", attempt, 10**18, [])).outputs == []
+    (found,) = rebuilt(event_line("START", attempt, 10**18, named_inputs(["s3://bucket/days/1.parquet"]))).inputs
+    assert (found.namespace, found.name) == ("s3://bucket", "days/1.parquet")
 
 
 def test_a_run_id_belongs_to_a_fingerprint_and_an_attempt():
@@ -532,3 +534,6 @@ def test_more_than_a_hundred_inputs_are_the_directory_that_they_share(tmp_path):
     assert named_inputs(files[:100]) == files[:100]
     assert named_inputs(files) == [tmp_path]
     assert named_inputs([]) == []
+    objects = [f"s3://bucket/days/{number}.parquet" for number in range(101)]
+    assert [str(found) for found in named_inputs(objects[:100])] == objects[:100]
+    assert [str(found) for found in named_inputs(objects)] == ["s3://bucket/days"]

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scalable_kpca.machine import installed_version
+from scalable_kpca.source.places import SourceFile, StoredObject, is_object
 
 if TYPE_CHECKING:
-    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.event_v2 import InputDataset, OutputDataset
 
 __all__ = ["MAX_INPUTS", "Attempt", "Written", "clean", "event_line", "named_inputs", "producer", "read_written"]
 
@@ -86,17 +87,22 @@ def read_written(directory: Path, *, is_new: bool) -> Written:
     return Written(directory.resolve(), columns, (rows, sum(part.stat().st_size for part in parts), len(parts)))
 
 
-def named_inputs(files: Sequence[str | Path]) -> list[Path]:
-    """Absolute paths of files; of more than `MAX_INPUTS`, of the directory that they have in common."""
-    paths = [Path(file).resolve() for file in files]
-    return paths if len(paths) <= MAX_INPUTS else [Path(os.path.commonpath(paths))]
+def named_inputs(files: Sequence[str | SourceFile]) -> list[SourceFile]:
+    """Absolute paths of files, or objects; of more than `MAX_INPUTS`, the directory that they have in common."""
+    names = [str(file) for file in files]
+    if any(map(is_object, names)):  # all of them, of one bucket
+        objects = [StoredObject.of(name) for name in names]
+        common = os.path.commonpath([found.key for found in objects])
+        return [*objects] if len(objects) <= MAX_INPUTS else [StoredObject(objects[0].bucket, common)]
+    paths = [Path(name).resolve() for name in names]
+    return [*paths] if len(paths) <= MAX_INPUTS else [Path(os.path.commonpath(paths))]
 
 
 def event_line(
     kind: Literal["START", "COMPLETE", "FAIL", "ABORT"],
     attempt: Attempt,
     when: int,
-    inputs: Sequence[Path],
+    inputs: Sequence[SourceFile],
     output: Written | None = None,
     message: str = "",
 ) -> str:
@@ -109,7 +115,7 @@ def event_line(
     message : str
         What went wrong, as stderr says it; empty where nothing did.
     """
-    from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
+    from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
     from openlineage.client.serde import Serde
 
@@ -121,17 +127,30 @@ def event_line(
         eventTime=datetime.fromtimestamp(when / 1e9, UTC).isoformat(timespec="milliseconds"),
         run=Run(attempt.run_id, facets),
         job=Job(attempt.namespace, f"{attempt.job}.{attempt.command}"),
-        inputs=[InputDataset("file", clean(str(path)), facets=_source_of(path)) for path in inputs],
+        inputs=[_input(place) for place in inputs],
         outputs=[] if output is None else [_output(output)],
         producer=producer(),
     )
     return Serde.to_json(event)
 
 
-def _source_of(path: Path) -> dict[str, Any]:
+def _dataset(place: SourceFile) -> tuple[str, str]:
+    """Namespace and name of a data set, as OpenLineage calls files and objects."""
+    return (f"s3://{place.bucket}", place.key) if isinstance(place, StoredObject) else ("file", str(place))
+
+
+def _input(place: SourceFile) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+
+    namespace, name = _dataset(place)
+    return InputDataset(clean(namespace), clean(name), facets=_source_of(place))
+
+
+def _source_of(place: SourceFile) -> dict[str, Any]:
     from openlineage.client.facet_v2 import datasource_dataset
 
-    return {"dataSource": datasource_dataset.DatasourceDatasetFacet("file", path.as_uri(), producer=producer())}
+    uri = clean(str(place)) if isinstance(place, StoredObject) else place.as_uri()
+    return {"dataSource": datasource_dataset.DatasourceDatasetFacet(_dataset(place)[0], uri, producer=producer())}
 
 
 def _output(written: Written) -> OutputDataset:

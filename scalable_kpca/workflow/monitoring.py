@@ -20,6 +20,7 @@ from scalable_kpca.documents import open_plain
 from scalable_kpca.errors import ConfigError, KernelPCAError
 from scalable_kpca.machine import peak_memory
 from scalable_kpca.source.location import find_files
+from scalable_kpca.source.places import SourceFile
 from scalable_kpca.workflow.files import alone_in, append_line, read_json, replace_file
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.lineage import Attempt, clean, event_line, named_inputs, read_written
@@ -50,7 +51,7 @@ class Watch:
         What it is called where the section does not say.
     run : RunDirectory, optional
         That it goes on with; None for one that says with `start` which run it makes.
-    inputs : sequence of Path
+    inputs : sequence of Path or StoredObject
         Files that it reads.
 
     Attributes
@@ -70,7 +71,7 @@ class Watch:
         section: MonitorConfig,
         job: str,
         run: RunDirectory | None = None,
-        inputs: Sequence[Path] = (),
+        inputs: Sequence[SourceFile] = (),
     ) -> None:
         self.command, self.section, self.run = command, section, run
         self.answer: dict[str, Any] = {} if run is None else {"run": str(run.path)}
@@ -80,7 +81,7 @@ class Watch:
         self._inputs = list(inputs)
         self._ending = threading.Lock()
 
-    def start(self, fingerprint: str, inputs: Sequence[str | Path] | None = None) -> None:
+    def start(self, fingerprint: str, inputs: Sequence[str | SourceFile] | None = None) -> None:
         """Say that it has begun: the run that it makes or goes on with, and the files that it reads."""
         place = self.section.openlineage
         if place is None:
@@ -213,7 +214,7 @@ def _warning_of(place: str) -> Iterator[None]:
         logger.warning("%s", f"{place} was not written: {reason}; the job itself is not touched by that.")
 
 
-def _files(uri: str | None) -> list[Path]:
+def _files(uri: str | None) -> Sequence[SourceFile]:
     """Files that a source means, none when they are not there: the command says so."""
     try:
         return [] if uri is None else find_files(uri, Path.cwd())

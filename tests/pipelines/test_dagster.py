@@ -149,7 +149,7 @@ def test_dagster_yaml_reports_nothing_and_runs_one_command_at_a_time(definitions
     from dagster import DagsterInstance
 
     assert {asset.op.pool for asset in (definitions.base, definitions.embedding)} == {"skpca"}
-    shutil.copy(PIPELINES / "dagster.yaml", tmp_path)
+    shutil.copy(PIPELINES / "dagster" / "dagster.yaml", tmp_path)
     with DagsterInstance.from_config(str(tmp_path)) as instance:
         pools = instance.get_concurrency_config().pool_config
         assert (pools.default_pool_limit, pools.pool_granularity.value) == (1, "run")
