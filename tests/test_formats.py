@@ -56,10 +56,10 @@ TEXT = "id,x,y\na,0.5,1\nb,1.5,2\nc,-2,3\nd,4,4\n"
     [
         ("a.csv", TEXT.encode()),
         ("A.CSV", TEXT.encode()),
-        ("a.csv.gz", gzip.compress(TEXT.encode())),
-        ("a.csv.gz", gzip.compress(TEXT[:20].encode()) + gzip.compress(TEXT[20:].encode())),
+        ("a.csv.gz", gzip.compress(TEXT.encode(), mtime=0)),
+        ("a.csv.gz", gzip.compress(TEXT[:20].encode(), mtime=0) + gzip.compress(TEXT[20:].encode(), mtime=0)),
         ("a.tsv", TEXT.replace(",", "\t").encode()),
-        ("a.tsv.gz", gzip.compress(TEXT.replace(",", "\t").encode())),
+        ("a.tsv.gz", gzip.compress(TEXT.replace(",", "\t").encode(), mtime=0)),
         ("bom.csv", b"\xef\xbb\xbf" + TEXT.encode()),
         ("crlf.csv", TEXT.replace("\n", "\r\n").encode()),
         ("quoted.csv", TEXT.replace("a,", '"a",').encode()),
