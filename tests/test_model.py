@@ -295,10 +295,11 @@ def test_chunks_in_the_place_of_each_other_are_refused(copy):
     assert "are not those that were saved" in str(refusal(copy))
 
 
-def test_no_damage_to_a_saved_model_changes_what_it_projects(saved, model, tmp_path):
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_damage_to_a_saved_model_changes_what_it_projects(saved, model, tmp_path, every):
     new = samples(3)
     expected, damages = project(model, new), list(damages_of(saved, saved, 1))
-    for damage in damages:
+    for damage in damages[::every]:
         copy = shutil.copytree(saved, tmp_path / "copy")
         (tmp_path / "aside").mkdir()
         damage.do(copy, tmp_path / "aside", saved)

@@ -428,7 +428,13 @@ def refusing(monkeypatch):
 
 @pytest.mark.parametrize("whole", ["float32"], indirect=True)
 @pytest.mark.parametrize("place", [tile_file, sums_file])
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        errno.EACCES,
+        *(pytest.param(other, marks=pytest.mark.slow) for other in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)),
+    ],
+)
 def test_tile_that_may_not_be_read_is_no_damaged_one_and_stays(whole, copy, refusing, monkeypatch, place, number):
     path, gram, _ = copy
     refusing(place(path, 1, 2), number)

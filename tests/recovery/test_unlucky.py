@@ -35,6 +35,7 @@ def assert_no_bug(finished: subprocess.CompletedProcess[str], *codes: int) -> No
 # ---------------------------------------------------------------- two at a time
 
 
+@pytest.mark.slow
 def test_two_transforms_to_one_place_are_never_mixed(tmp_path):
     job, out, to = write_job(tmp_path, NYSTROEM), tmp_path / "out", tmp_path / "to"
     assert skpca("run", job).returncode == 0
@@ -161,6 +162,7 @@ def test_damaged_sums_of_an_earlier_update_are_not_committed_as_sound(tmp_path, 
     assert latest_run(out) == versions[2]
 
 
+@pytest.mark.slow
 def test_a_partition_that_is_replaced_stays_when_the_same_command_is_given_again(tmp_path, updated):
     out, _ = updated()
     shutil.copy(tmp_path / "day-7.parquet", tmp_path / "day-5.parquet")
@@ -313,6 +315,7 @@ def test_what_is_not_ours_in_an_output_stays(tmp_path):
     assert [file.read_text() for file in mine] == 4 * ["years of work"]
 
 
+@pytest.mark.slow
 def test_the_state_of_an_output_is_told_while_its_pointer_is_damaged(tmp_path):
     job, out = write_job(tmp_path, STORED), tmp_path / "out"
     assert skpca("run", job).returncode == 0
