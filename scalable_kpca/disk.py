@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["new_directory", "put", "remove_tree", "scratch_directory", "sync", "sync_tree", "tree_bytes"]
+__all__ = [
+    "locked",
+    "locked_where_possible",
+    "new_directory",
+    "put",
+    "remove_tree",
+    "scratch_directory",
+    "sync",
+    "sync_tree",
+    "tree_bytes",
+]
 
 
 def put(staging: Path, place: Path) -> None:
@@ -57,13 +67,11 @@ def _staging(place: Path, mode: int = 0o777) -> Iterator[Path]:
     ours = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{32}}\.new")
     for leftover in place.parent.iterdir():
         if ours.fullmatch(leftover.name):
-            with contextlib.suppress(OSError), _locked(leftover):  # refused: another process fills it, or who knows
+            with contextlib.suppress(OSError), locked(leftover):  # refused: another process fills it, or who knows
                 shutil.rmtree(leftover)
     staging = place.with_name(f".{place.name}.{uuid.uuid4().hex}.new")
     staging.mkdir(mode)
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # a file system without locks: nobody else gets one either
-            held.enter_context(_locked(staging))
+    with locked_where_possible(staging):
         try:
             yield staging
         finally:
@@ -71,13 +79,23 @@ def _staging(place: Path, mode: int = 0o777) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def locked(place: Path) -> Iterator[None]:
+    """A lock of the kernel on a file or directory, which ends with its process; OSError where somebody else has it."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked_where_possible(place: Path) -> Iterator[None]:
+    """The same for a place of our own, or no lock on a file system without: nobody else gets one there either."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            held.enter_context(locked(place))
+        yield
 
 
 def remove_tree(root: Path) -> None:

@@ -340,6 +340,26 @@ def test_a_day_without_a_row_to_keep_is_judged_all_the_same(tmp_path, caplog):
     assert "drift.missing.warn" in caplog.text
 
 
+def test_rows_that_are_counted_are_looked_at_once_in_an_update(tmp_path, monkeypatch):
+    from scalable_kpca.source import prepared
+
+    source = {"uri": "base", "id": "id", "features": "x*", "nulls": "drop"}
+    write(tmp_path / "base" / "0.parquet", rows_of(0))
+    execute(prepare(Config.model_validate(job("nystroem", source=source)), tmp_path))
+    looks, original = [], prepared.survey
+
+    def watched(*arguments, **options):
+        looks.append(options["expected"])
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(prepared, "survey", watched)
+    for day in (1, 2):
+        write(tmp_path / "days" / f"{day}.parquet", rows_of(day))
+    done = update_output(Output(tmp_path / "out"), "days", tmp_path)
+    assert len(done.added) == len(looks) == len(done.health) == 2
+    assert None not in looks
+
+
 def test_one_limit_that_is_said_leaves_the_others_as_they_are():
     drift = Config.model_validate(job("exact", drift={"psi": {"fail": 1}})).drift
     assert (drift.psi.warn, drift.psi.fail) == (0.25, 1)

@@ -96,6 +96,11 @@ class Profile:
             scores,
         )
 
+    @property
+    def ends(self) -> tuple[Vector, Vector]:
+        """Smallest and largest value of each numeric column."""
+        return self.low, self.high
+
     def to_json(self) -> dict[str, Any]:
         """Fields as JSON values; see `from_json`."""
         names = ("count", "mean", "deviation", "low", "high", "missing")

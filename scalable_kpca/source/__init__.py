@@ -21,8 +21,8 @@ from scalable_kpca.source.precomputed import (
     refuse_asymmetric,
     write_matrix,
 )
-from scalable_kpca.source.preparation import Preparation, Recipe, Vocabulary
-from scalable_kpca.source.prepared import PreparedSource, PreparedSpan, prepare_columns, sample_columns
+from scalable_kpca.source.preparation import Nulls, Preparation, Recipe, Unknown, Vocabulary
+from scalable_kpca.source.prepared import PreparedSource, PreparedSpan, prepare_columns, sample_columns, survey_parts
 from scalable_kpca.source.readers import CsvOptions
 from scalable_kpca.source.rows import (
     ArrayRows,
@@ -70,6 +70,7 @@ __all__ = [
     "GramColumns",
     "MatrixEntries",
     "NoRows",
+    "Nulls",
     "ParquetSource",
     "ParquetSpan",
     "Preparation",
@@ -91,6 +92,7 @@ __all__ = [
     "StoredRows",
     "StoredSparseRows",
     "Survey",
+    "Unknown",
     "Vocabulary",
     "alike",
     "as_csr",
@@ -116,6 +118,7 @@ __all__ = [
     "squared_norms_of",
     "stack",
     "survey",
+    "survey_parts",
     "write_matrix",
     "write_rows",
     "write_sparse_rows",

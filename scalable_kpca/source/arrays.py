@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.source.matrices import open_matrix, place_of_matrix
-from scalable_kpca.source.parts import BATCH_BYTES, Part, changed_file, digest_files
+from scalable_kpca.source.parts import OfParts, Part, changed_file, digest_files, rows_together
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
 __all__ = ["ArraySource", "ArraySpan"]
@@ -92,7 +92,7 @@ class ArraySpan:
                 raise changed_file(self.path, error) from error
 
 
-class ArraySource:
+class ArraySource(OfParts):
     """One ``.npy`` file, zarr array or HDF5 dataset of shape (n_samples, n_features); its rows are numbered.
 
     Parameters
@@ -123,19 +123,9 @@ class ArraySource:
         self._group = self._chunk_rows * max(1, GROUP_ROWS // self._chunk_rows)
         self.group_rows = [[stop - start for start, stop in cut(self._shape[0], self._group)]]
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Where the parts are."""
-        return tuple(part.path for part in self.parts)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return self.parts[0].n_rows
-
     def batches(self) -> Iterator[Batch]:
         """All rows in order, a few MiB at a time."""
-        size = max(1, BATCH_BYTES // (8 * self._shape[1]))
+        size = rows_together(self._shape[1])
         for whole in self.whole_files():
             yield from whole.batches(size, "all")
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scalable_kpca.disk import put
+from scalable_kpca.disk import locked, locked_where_possible, put
 from scalable_kpca.documents import open_plain
 from scalable_kpca.errors import StorageError, storage_errors
 
@@ -53,9 +53,7 @@ def new_copy(directory: Path, content: str) -> Iterator[Path]:
     staging = directory / f".{content}.{uuid.uuid4().hex}.new"
     with storage_errors(f"writing {staging}"):
         staging.touch(exist_ok=False)
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # a file system without locks: nobody else gets one either
-            held.enter_context(_locked(staging))
+    with locked_where_possible(staging):
         try:
             yield staging
         finally:
@@ -103,10 +101,10 @@ def remove_copies(directory: Path, keep: Collection[str] | None) -> None:
         return
     with contextlib.suppress(OSError):
         for leftover in [place for place in directory.iterdir() if _STAGING.fullmatch(place.name)]:
-            with contextlib.suppress(OSError), _locked(leftover):  # refused: another process fills it
+            with contextlib.suppress(OSError), locked(leftover):  # refused: another process fills it
                 leftover.unlink()
         if keep is not None:
-            with _locked(directory, os.O_DIRECTORY):
+            with locked(directory):
                 for place in list(directory.iterdir()):
                     if _SEALED.fullmatch(place.name) and place.name not in keep:
                         place.unlink()
@@ -115,14 +113,3 @@ def remove_copies(directory: Path, keep: Collection[str] | None) -> None:
 def _refuse_link(place: Path) -> None:
     if place.is_symlink():
         raise StorageError(f"{place} is a link, which is not followed; remove the link and run again.")
-
-
-@contextmanager
-def _locked(place: Path, flags: int = 0) -> Iterator[None]:
-    """A lock that nobody else has on it; OSError where somebody has."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | flags)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.objects import MissingObjectError, has_object, list_objects
@@ -21,6 +22,8 @@ __all__ = [
     "split_inner",
     "split_uri",
 ]
+
+File = TypeVar("File", Path, StoredObject)
 
 COPIED = (".csv", ".tsv", ".arrow")  # tables that are read from Parquet copies
 ARRAYS = (".npy", ".zarr", ".h5")
@@ -77,7 +80,7 @@ def find_files(uri: str, base: Path) -> Sequence[SourceFile]:
     if glob:
         found = list(root.glob("/".join(glob)))
     elif root.is_dir() and not _is_zarr(root):
-        found = _tables_below(root)
+        found = _tables_of(file for file in root.rglob("*") if _is_visible(file, root))
         if not found:
             raise InvalidInputError(
                 f"source.uri={uri!r}: no Parquet, CSV or Arrow file in or below the directory {root}; correct the "
@@ -124,7 +127,8 @@ def _find_objects(uri: str) -> list[StoredObject]:
             root = StoredObject(place.bucket, "/".join(place.parts[: magic[0]]))
             found = [found for found in list_objects(root) if _fits(found.parts, place.parts)]
         else:
-            found = _tables_of(list_objects(place), len(place.parts))
+            depth = len(place.parts)
+            found = _tables_of([file for file in list_objects(place) if not _is_hidden(file.parts[depth:])])
     except MissingObjectError as error:
         raise InvalidInputError(f"source.uri={uri!r}: no such bucket; correct the URI.") from error
     if not found:
@@ -135,9 +139,9 @@ def _find_objects(uri: str) -> list[StoredObject]:
     return sorted(found, key=lambda file: natural_key(str(file)))
 
 
-def _tables_of(objects: Sequence[StoredObject], depth: int) -> list[StoredObject]:
-    """Those that are Parquet and not hidden below a key of `depth` pieces, or else CSV and Arrow."""
-    kinds = {file: _kind(file) for file in objects if not _is_hidden(file.parts[depth:])}
+def _tables_of(files: Iterable[File]) -> list[File]:
+    """Those that are Parquet, or where there is none, CSV and Arrow."""
+    kinds = {file: _kind(file) for file in files}
     parquet = [file for file, kind in kinds.items() if kind == ".parquet"]
     return parquet or [file for file, kind in kinds.items() if kind in COPIED]
 
@@ -160,11 +164,8 @@ def _kind(file: SourceFile) -> str:
     return known[0] if known else file.suffix
 
 
-def _tables_below(root: Path) -> list[Path]:
-    visible = (file for file in root.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(root).parts))
-    kinds = {file: _kind(file) for file in visible}
-    parquet = [file for file, kind in kinds.items() if kind == ".parquet"]
-    return parquet or [file for file, kind in kinds.items() if kind in COPIED]
+def _is_visible(file: Path, root: Path) -> bool:
+    return file.is_file() and not _is_hidden(file.relative_to(root).parts)
 
 
 def _is_zarr(path: Path) -> bool:

@@ -17,7 +17,7 @@ from scalable_kpca.source.columns import (
 )
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
 from scalable_kpca.source.objects import open_object
-from scalable_kpca.source.parts import BATCH_BYTES, Part, digest_files
+from scalable_kpca.source.parts import OfParts, Part, digest_files, rows_together
 from scalable_kpca.source.places import SourceFile, StoredObject
 from scalable_kpca.source.spans import Batch
 
@@ -26,7 +26,7 @@ __all__ = ["ParquetSource", "pieces"]
 PAGE_BYTES = 2**20  # of a page, and of a dictionary, unless the writer of the file was told otherwise
 
 
-class ParquetSource:
+class ParquetSource(OfParts):
     """Parquet files with one schema for the columns in use.
 
     Parameters
@@ -96,19 +96,9 @@ class ParquetSource:
             for file, footer in zip(files, footers, strict=True)
         ]
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Where the parts are."""
-        return tuple(part.path for part in self.parts)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows, from the files' footers."""
-        return sum(part.n_rows for part in self.parts)
-
     def batches(self) -> Iterator[Batch]:
         """All rows in order, a few MiB at a time."""
-        size = max(1, BATCH_BYTES // (8 * len({*self.label_names, *self.categorical, *self.feature_names})))
+        size = rows_together(len({*self.label_names, *self.categorical, *self.feature_names}))
         for whole in self.whole_files():
             yield from whole.batches(size, "all")
 

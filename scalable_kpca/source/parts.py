@@ -14,10 +14,24 @@ from scalable_kpca.errors import InvalidInputError, RowError, storage_errors
 from scalable_kpca.source.objects import ReplacedObjectError, open_object
 from scalable_kpca.source.places import SourceFile, StoredObject, is_object
 
-__all__ = ["BATCH_BYTES", "Part", "changed_file", "digest_files", "naming_files", "printable"]
+__all__ = [
+    "BATCH_BYTES",
+    "OfParts",
+    "Part",
+    "changed_file",
+    "digest_files",
+    "naming_files",
+    "printable",
+    "rows_together",
+]
 
 BATCH_BYTES = 16 * 2**20  # of a batch of `Source.batches`, as float64
 DIGEST_BYTES = 8 * 2**20  # of an object that are asked for at once
+
+
+def rows_together(n_columns: int) -> int:
+    """Rows with so many columns that are read together by a reader that is alone: `BATCH_BYTES` of them."""
+    return max(1, BATCH_BYTES // (8 * n_columns))
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,27 @@ class Part:
         """What finds it again from anywhere."""
         path = self.path if is_object(self.path) else str(Path(self.path).resolve())
         return f"{path}#{self.inner}" if self.inner else path
+
+
+class OfParts:
+    """What a source knows of itself by its parts.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the parts are."""
+        return tuple(part.path for part in self.parts)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows: of a sample, about."""
+        return sum(part.n_rows for part in self.parts)
 
 
 def digest_files(files: Sequence[SourceFile], names: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import RowError
 from scalable_kpca.records import digest_json
 
-__all__ = ["Preparation", "Recipe", "Vocabulary", "category_texts", "missing_rows"]
+__all__ = ["Nulls", "Preparation", "Recipe", "Unknown", "Vocabulary", "category_texts", "missing_rows"]
 
 Nulls = Literal["error", "drop", "impute:mean", "impute:median", "impute:constant"]
 Unknown = Literal["error", "ignore"]
@@ -220,8 +220,8 @@ class Preparation:
             **numbers,
         )
         fits = (
-            recipe.nulls in ("error", "drop", "impute:mean", "impute:median", "impute:constant")
-            and recipe.unknown in ("error", "ignore")
+            recipe.nulls in get_args(Nulls)
+            and recipe.unknown in get_args(Unknown)
             and all(len(values) in (0, len(numeric)) for values in numbers.values())
             and len(found.mean) == len(found.scale)
             and bool(found.fill) == (recipe.imputes and bool(numeric))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -16,12 +16,13 @@ from scalable_kpca.records import digest_json
 from scalable_kpca.source.decoding import PIECE_BYTES
 from scalable_kpca.source.learning import fit_preparation
 from scalable_kpca.source.parquet import pieces
-from scalable_kpca.source.parts import BATCH_BYTES, Part, changed_file
-from scalable_kpca.source.preparation import Preparation, Recipe
+from scalable_kpca.source.parts import Part, changed_file, rows_together
+from scalable_kpca.source.preparation import Preparation, Recipe, Vocabulary
 from scalable_kpca.source.spans import Batch, Labels
-from scalable_kpca.source.survey import RawSource, Survey, survey
+from scalable_kpca.source.survey import Ends, RawSource, Survey, survey, survey_batch
+from scalable_kpca.source.tables import Source
 
-__all__ = ["PreparedSource", "PreparedSpan", "prepare_columns", "sample_columns"]
+__all__ = ["PreparedSource", "PreparedSpan", "prepare_columns", "sample_columns", "survey_parts"]
 
 SAMPLE_SPANS, SAMPLE_ROWS = 16, 4096  # places from which rows are taken, and how many of each
 
@@ -168,10 +169,12 @@ class PreparedSource:
         Whether `kept` is known, and not merely at most so many.
     found : Survey, optional
         Of all rows, when the preparation was fitted on them.
+    of_parts : mapping of int to Survey, optional
+        Of some parts, as `survey_parts` has them.
 
     Attributes
     ----------
-    raw, preparation, found
+    raw, preparation, found, of_parts
         See above.
     feature_names, label_names, dtype
         See `Source`.
@@ -185,8 +188,9 @@ class PreparedSource:
         *,
         counted: bool = True,
         found: Survey | None = None,
+        of_parts: Mapping[int, Survey] | None = None,
     ) -> None:
-        self.raw, self.preparation, self.found = raw, preparation, found
+        self.raw, self.preparation, self.found, self.of_parts = raw, preparation, found, of_parts or {}
         self._given, self._counted = kept, counted
         self.feature_names = preparation.feature_names
         self.label_names = raw.label_names
@@ -209,18 +213,16 @@ class PreparedSource:
         """Where the parts are; no row is counted for it."""
         return self.raw.paths
 
-    def only(self, parts: Collection[int]) -> PreparedSource:
-        """The same source, of which all parts but these have no rows: theirs need not be counted."""
-        if self.preparation.recipe.nulls != "drop" or self._given is not None:
-            every = self._kept
-            kept = [every[part] if part in parts else [0] * len(every[part]) for part in range(len(every))]
-        else:
-            kept = [[0] * len(sizes) for sizes in self.raw.group_rows]
-            files: Iterator[RawSpan] = self.raw.whole_files()
-            for part, whole in enumerate(files):
-                if part in parts:
-                    kept[part] = self._count(whole.batches(self._batch_rows)).kept[part]
-        return PreparedSource(self.raw, self.preparation, kept)
+    def only(self, parts: Collection[int], expected: Ends | None = None) -> PreparedSource:
+        """The same source, of which all parts but these have no rows: theirs need not be counted.
+
+        Parts whose rows have to be counted are surveyed for it, with what is `expected`: see `survey_parts`.
+        """
+        counts = self.preparation.recipe.nulls == "drop" and self._given is None
+        of_parts = dict(survey_parts(self, parts, expected)) if counts else {}
+        every = {part: found.kept[part] for part, found in of_parts.items()} if counts else dict(enumerate(self._kept))
+        kept = [every[part] if part in parts else [0] * len(sizes) for part, sizes in enumerate(self.raw.group_rows)]
+        return PreparedSource(self.raw, self.preparation, kept, of_parts=of_parts)
 
     @property
     def n_samples(self) -> int:
@@ -270,14 +272,11 @@ class PreparedSource:
             return self._given
         if self.preparation.recipe.nulls != "drop":
             return self.raw.group_rows
-        return self._count().kept
-
-    def _count(self, batches: Iterator[Batch] | None = None) -> Survey:
-        return survey(self.raw, self.preparation.recipe, batches=batches, known=self.preparation.vocabularies)
+        return survey(self.raw, self.preparation.recipe, known=self.preparation.vocabularies).kept
 
     @property
     def _batch_rows(self) -> int:
-        return max(1, BATCH_BYTES // (8 * len(self.feature_names) + 8 * len(self.label_names)))
+        return rows_together(len(self.feature_names) + len(self.label_names))
 
     def _span(self, raw: RawSpan, start: int, n_rows: int, skip: int = 0) -> PreparedSpan:
         ids, labels = self.raw.id_names, self.label_names
@@ -288,6 +287,34 @@ def prepare_columns(raw: RawSource, recipe: Recipe) -> PreparedSource:
     """A table with its columns prepared as a recipe asks for, after one pass over all its rows: see `survey`."""
     found = survey(raw, recipe)
     return PreparedSource(raw, fit_preparation(raw, recipe, found), found.kept, found=found)
+
+
+def survey_parts(source: Source, parts: Collection[int], expected: Ends | None = None) -> Iterator[tuple[int, Survey]]:
+    """Number and survey of some parts of a source, its columns as they are before they are prepared.
+
+    Parameters
+    ----------
+    source : Source
+        ParquetSource, ArraySource or PreparedSource.
+    parts : collection of int
+    expected : tuple of ndarray of shape (d,), optional
+        Ends of the numeric columns in the rows of a fit; the same ones wherever the same source is surveyed.
+    """
+    done: Mapping[int, Survey] = {}
+    known: Sequence[Vocabulary] = ()
+    raw: Any = source
+    recipe = Recipe()
+    if isinstance(source, PreparedSource):
+        raw, done = source.raw, source.of_parts
+        recipe, known = source.preparation.recipe, source.preparation.vocabularies
+    size = survey_batch(raw)
+    for part, whole in enumerate(raw.whole_files()):
+        if part not in parts:
+            continue
+        found = done.get(part)
+        if found is None:
+            found = survey(raw, recipe, batches=whole.batches(size), known=known, expected=expected)
+        yield part, found
 
 
 def sample_columns(raw: RawSource, recipe: Recipe) -> PreparedSource:

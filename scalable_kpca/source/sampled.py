@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from scalable_kpca.source.location import source_kind
 from scalable_kpca.source.parquet import ParquetSource
-from scalable_kpca.source.parts import Part
+from scalable_kpca.source.parts import OfParts, Part
 from scalable_kpca.source.preparation import Recipe
 from scalable_kpca.source.prepared import sample_columns
 from scalable_kpca.source.readers import CsvOptions, open_decompressed, open_table
@@ -32,7 +32,7 @@ class _Sample(NamedTuple):
     about: int
 
 
-class SampledSource:
+class SampledSource(OfParts):
     """First rows of each file, as Parquet in a temporary directory that goes with the object.
 
     Parameters
@@ -83,16 +83,6 @@ class SampledSource:
                 f"rows: about {self.n_samples}, guessed from the first {n_read}; the files are copied to Parquet and "
                 "counted when the job is run"
             )
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Where the parts are."""
-        return tuple(part.path for part in self.parts)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows, about."""
-        return sum(part.n_rows for part in self.parts)
 
     def batches(self) -> Iterator[Batch]:
         """The rows of the sample."""

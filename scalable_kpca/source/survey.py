@@ -14,17 +14,18 @@ from scalable_kpca.source.arrays import ArraySource
 from scalable_kpca.source.checks import FiniteCheck
 from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
 from scalable_kpca.source.parquet import ParquetSource
-from scalable_kpca.source.parts import BATCH_BYTES, naming_files
+from scalable_kpca.source.parts import naming_files, rows_together
 from scalable_kpca.source.preparation import Recipe, Vocabulary, category_texts, missing_rows
 from scalable_kpca.source.spans import Batch
 
-__all__ = ["RawSource", "Survey", "survey", "survey_batch"]
+__all__ = ["Ends", "RawSource", "Survey", "survey", "survey_batch"]
 
 MOST_ROWS = 2**16
 
 RawSource = ParquetSource | ArraySource
 Vector = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]
+Ends = tuple[Vector, Vector]  # smallest and largest value of each numeric column
 
 
 @dataclass(eq=False)
@@ -67,7 +68,7 @@ def survey(
     *,
     batches: Iterable[Batch] | None = None,
     known: Sequence[Vocabulary] | None = None,
-    expected: tuple[Vector, Vector] | None = None,
+    expected: Ends | None = None,
 ) -> Survey:
     """Statistics of a table's columns.
 
@@ -191,7 +192,7 @@ def _all_batches(source: RawSource) -> Iterator[Batch]:
 
 def survey_batch(source: RawSource) -> int:
     """Rows that are looked at together: 16 MiB of numbers, and no more than 65 536 with their texts."""
-    return max(1, min(MOST_ROWS, BATCH_BYTES // (8 * len({*source.feature_names, *source.categorical}))))
+    return min(MOST_ROWS, rows_together(len({*source.feature_names, *source.categorical})))
 
 
 class _KeptRows:

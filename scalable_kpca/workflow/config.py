@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
-from scalable_kpca.source import Recipe
+from scalable_kpca.source import Nulls, Recipe, Unknown
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 from scalable_kpca.workflow.monitor_config import MonitorConfig
@@ -60,12 +60,12 @@ class SourceConfig(Section):
         description="Names or globs of columns that become a feature for each of their values, 0 or 1 (one-hot); the "
         "values are those of the fit.",
     )
-    unknown: Literal["error", "ignore"] = Field(
+    unknown: Unknown = Field(
         default="error", description="A category that the fit has not seen is an error, or none of the known ones."
     )
     max_categories: int = Field(default=256, ge=1, description="Of one column; more are an error.")
     csv: CsvConfig = CsvConfig()
-    nulls: Literal["error", "drop", "impute:mean", "impute:median", "impute:constant"] = Field(
+    nulls: Nulls = Field(
         default="error",
         description="A row with a null or NaN among its features is an error, is left out, or has the column's mean, "
         "its median, or `fill` there; nulls of a categorical column are then a category. Infinity is an error.",
@@ -121,7 +121,7 @@ class Limits(Section):
     fail: float | None = Field(default=None, ge=0, description="Above it nothing is published, exit code 65.")
 
 
-class DriftConfig(Section):
+class DriftConfig(Limits):
     """How far later rows may be from those of the fit, each measure less what chance gives.
 
     `warn` and `fail` are of landmarks: the share of trace that they leave out of a new partition, over that of the base

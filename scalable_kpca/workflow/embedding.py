@@ -16,7 +16,7 @@ from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
 from scalable_kpca.workflow.parts import NOVELTY, with_scores
 from scalable_kpca.workflow.score_files import writing_scores
-from scalable_kpca.workflow.watching import Comparison, Tally, Watch
+from scalable_kpca.workflow.watching import Comparison, ProfileRecorder, Tally
 
 __all__ = ["write_scores"]
 
@@ -33,7 +33,7 @@ def write_scores(
     batch_rows: int,
     wave: int,
     numbers: Mapping[int, int] | None = None,
-    watch: Watch | None = None,
+    recorder: ProfileRecorder | None = None,
     comparison: Comparison | None = None,
 ) -> dict[int, Tally]:
     """One part for each input part: labels and scores of the same rows, from the same read.
@@ -54,7 +54,7 @@ def write_scores(
         Rows that a task reads at a time; tasks whose tables are in memory together.
     numbers : mapping, optional
         Number of the part that is written, of the part that is read; the same by default.
-    watch : Watch, optional
+    recorder : ProfileRecorder, optional
         Sees every table as it passes.
     comparison : Comparison, optional
         With the profile of a fit.
@@ -67,14 +67,14 @@ def write_scores(
     if NOVELTY in beside:
         warn_of_rounding(model)
     scores_of = score_columns(model, beside)
-    looks = watch is not None and watch.wants_columns
+    looks = recorder is not None and recorder.wants_columns
     scored = map_spans(engine, spans, _scored, scores_of, comparison, looks, batch_rows, stage="score", wave=wave)
     tallies: dict[int, Tally] = {}
     with writing_scores(place, part_rows, form=form, n_components=model.n_components, beside=beside) as parts:
         for span, (table, counts, columns) in zip(spans, scored, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
-            if watch is not None:
-                watch.add(span.start, table, columns)
+            if recorder is not None:
+                recorder.add(span.start, table, columns)
             if comparison is not None:
                 tallies.setdefault(span.part, comparison.tally()).add(counts, table)
     return tallies

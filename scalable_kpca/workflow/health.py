@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +17,16 @@ from scalable_kpca.health import (
     compare_columns,
 )
 from scalable_kpca.model import AnyModel
-from scalable_kpca.source import (
-    PreparedSource,
-    Recipe,
-    Source,
-    Survey,
-    Vocabulary,
-    survey,
-)
-from scalable_kpca.source.survey import survey_batch
-from scalable_kpca.workflow.config import Config, DriftConfig
+from scalable_kpca.source import PreparedSource, Source, Survey, survey_parts
+from scalable_kpca.workflow.config import Config, DriftConfig, Limits
 from scalable_kpca.workflow.files import read_json, write_json
 from scalable_kpca.workflow.watching import Comparison, Tally
 
-__all__ = ["PROFILE", "Health", "judge_again", "read_profile", "survey_parts", "worst", "write_profile"]
+__all__ = ["PROFILE", "Health", "check_limits", "judge_again", "read_profile", "worst", "write_profile"]
 
 PROFILE = "profile.json"
 
 logger = logging.getLogger(__name__)
-
-
-def survey_parts(
-    source: Source, parts: Collection[int] | None = None, profile: Profile | None = None
-) -> Iterator[tuple[int, Survey]]:
-    """Number and survey of some parts of a source, with the ends of a profile as what is expected; see `survey`."""
-    raw, recipe, known = _raw(source)
-    size = survey_batch(raw)
-    expected = None if profile is None else (profile.low, profile.high)
-    for part, whole in enumerate(raw.whole_files()):
-        if parts is None or part in parts:
-            yield part, survey(raw, recipe, batches=whole.batches(size), known=known, expected=expected)
-
-
-def _raw(source: Source) -> tuple[Any, Recipe, Sequence[Vocabulary]]:
-    """The table with its columns as they are, and how they are prepared."""
-    if isinstance(source, PreparedSource):
-        return source.raw, source.preparation.recipe, source.preparation.vocabularies
-    return source, Recipe(), ()
 
 
 def write_profile(run: Path, source: Source, found: Survey, scores: ScoreBins) -> None:
@@ -64,9 +37,12 @@ def write_profile(run: Path, source: Source, found: Survey, scores: ScoreBins) -
     write_json(run / PROFILE, Profile.of(numeric, categorical, found, scores).to_json())
 
 
-def read_profile(run: Path) -> Profile | None:
-    """What the rows of the fit of a run are like, None where it was not kept; StorageError when it is damaged."""
-    fields = read_json(run / PROFILE)
+def read_profile(run: Path, config: Config) -> Profile | None:
+    """What the rows of the fit of a run are like; StorageError when it is damaged.
+
+    None where it was not kept, or `config` wants nothing compared.
+    """
+    fields = read_json(run / PROFILE) if config.health else None
     if fields is None:
         return None
     try:
@@ -82,25 +58,25 @@ class Health:
 
     Parameters
     ----------
-    before : Path
-        Run whose profile they are compared with; nothing is, where it has none or `config` does not want it.
-    config : Config
+    profile : Profile or None
+        Of the fit; nothing is compared without one.
+    drift : DriftConfig
     source : Source or None
-    places : mapping of int to Partition or str
+    places : mapping of int to str
         What each part that is compared is called, by its number in the source.
     """
 
-    def __init__(self, before: Path, config: Config, source: Source | None, places: Mapping[int, Any]) -> None:
-        self._profile = read_profile(before) if config.health else None
-        self._drift, self._source = config.drift, source
-        self._places = {part: getattr(place, "path", place) for part, place in places.items()}
+    def __init__(
+        self, profile: Profile | None, drift: DriftConfig, source: Source | None, places: Mapping[int, str]
+    ) -> None:
+        self._profile, self._drift, self._source, self._places = profile, drift, source, dict(places)
         self._findings: dict[int, list[Finding]] = {part: [] for part in self._places}
 
     def judge_columns(self) -> None:
         """Compare columns; InvalidInputError for a partition that is too far from the fit."""
         if self._profile is None or self._source is None:
             return
-        for part, found in survey_parts(self._source, self._places, self._profile):
+        for part, found in survey_parts(self._source, self._places, self._profile.ends):
             self._add(part, compare_columns(self._profile, found))
 
     def comparison(self, model: AnyModel) -> Comparison | None:
@@ -139,14 +115,36 @@ def _judge(findings: Sequence[Finding], drift: DriftConfig, place: str) -> None:
     for finding in findings:
         limits = drift.limits(finding.measure)
         where = f', "{finding.where}"' if finding.where else ""
-        text = f"{place}{where}: {MEASURES[finding.measure]}: {finding.value:.3g}"
-        if limits.fail is not None and finding.value > limits.fail:
-            raise InvalidInputError(
-                f"{text}, and drift.{finding.measure}.fail is {limits.fail:g}; nothing is published: look at these "
-                f"rows, allow more (--set drift.{finding.measure}.fail=…), or fit anew with rows like them."
-            )
-        if limits.warn is not None and finding.value > limits.warn:
-            logger.warning("%s", f"{text}; drift.{finding.measure}.warn is {limits.warn:g}")
+        check_limits(
+            finding.value,
+            limits,
+            f"drift.{finding.measure}",
+            f"{place}{where}: {MEASURES[finding.measure]}: {finding.value:.3g}",
+            f"look at these rows, allow more (--set drift.{finding.measure}.fail=…), or fit anew with rows like them",
+        )
+
+
+def check_limits(value: float, limits: Limits, key: str, text: str, remedy: str) -> None:
+    """Warn of a measure that is above its limit to warn of.
+
+    Parameters
+    ----------
+    value : float
+    limits : Limits
+    key : str
+        Where the limits are in a configuration.
+    text, remedy : str
+        What was found, and what to do about it.
+
+    Raises
+    ------
+    InvalidInputError
+        For one that is above its limit to fail at.
+    """
+    if limits.fail is not None and value > limits.fail:
+        raise InvalidInputError(f"{text}, and {key}.fail is {limits.fail:g}; nothing is published: {remedy}.")
+    if limits.warn is not None and value > limits.warn:
+        logger.warning("%s", f"{text}; {key}.warn is {limits.warn:g}")
 
 
 def worst(health: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from scalable_kpca.kernels import Kernel, resolve_kernel
 from scalable_kpca.landmarks import sampled_gamma
 from scalable_kpca.planning import ALGORITHM_VERSION, gram_fingerprint
 from scalable_kpca.records import digest_json
-from scalable_kpca.source import Preparation, PreparedSource, Rows, RowSummary, Source, row_spans
+from scalable_kpca.source import Preparation, PreparedSource, Rows, RowSummary, Source, Survey, row_spans
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
@@ -45,6 +45,11 @@ class Planned:
     def preparation(self) -> Preparation | None:
         """How features are made of columns, None where they are these columns."""
         return self.source.preparation if isinstance(self.source, PreparedSource) else None
+
+    @property
+    def survey(self) -> Survey | None:
+        """What the columns were like before they were prepared, None where they are taken as they are."""
+        return self.source.found if isinstance(self.source, PreparedSource) else None
 
     @property
     def exact_plan(self) -> Plan:

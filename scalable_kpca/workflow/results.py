@@ -17,7 +17,6 @@ from scalable_kpca.health import score_bins
 from scalable_kpca.machine import installed_version, peak_memory
 from scalable_kpca.model import Model, save_model
 from scalable_kpca.report import metrics
-from scalable_kpca.source import PreparedSource
 from scalable_kpca.workflow.columns import training_columns
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import write_json
@@ -43,10 +42,8 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
     beside = training_columns(model, prepared.config.beside)
     _write_embedding(prepared, run, model, beside)
     if prepared.config.health:
-        source = prepared.source
-        found = source.found if isinstance(source, PreparedSource) else None
-        found = survey_rows(fit.model.rows, fit.model.tile_rows) if found is None else found
-        write_profile(run.path, source, found, score_bins(model.training_scores, beside.get(NOVELTY)))
+        found = prepared.survey or survey_rows(fit.model.rows, fit.model.tile_rows)
+        write_profile(run.path, prepared.source, found, score_bins(model.training_scores, beside.get(NOVELTY)))
     write_json(run.path / "metrics.json", metrics(fit.model))
     counts = fit.build_counts
     description = run_description(prepared.config, prepared.fingerprint, seconds)

@@ -21,7 +21,7 @@ from scalable_kpca.workflow.checks import check_separate
 from scalable_kpca.workflow.columns import score_columns
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.files import read_json, write_json
-from scalable_kpca.workflow.health import PROFILE, Health
+from scalable_kpca.workflow.health import PROFILE, Health, read_profile
 from scalable_kpca.workflow.images import pre_images
 from scalable_kpca.workflow.layout import EMBEDDING, Output
 from scalable_kpca.workflow.loading import check_place, override_config
@@ -96,7 +96,8 @@ def transform_source(
     with storage_errors(f"writing {destination}"), _tables_for(destination, uri, base) as tables:
         source = open_like(run.path, model, uri, base, tables=tables)
         back = pre_images(model, source) if reconstruct else None
-        health = Health(run.path, config, source, dict(enumerate(source.paths)))
+        profile = read_profile(run.path, config)
+        health = Health(profile, config.drift, source, dict(enumerate(source.paths)))
         health.judge_columns()
         with new_directory(destination) as staging:
             compared = health.comparison(model)

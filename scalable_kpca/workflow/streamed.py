@@ -19,7 +19,7 @@ from scalable_kpca.model import save_model
 from scalable_kpca.nystroem import SumsCheckpoint, accumulate_spans, approximate_eigenvectors, build_basis
 from scalable_kpca.records import digest_arrays, digest_json, read_record, write_record
 from scalable_kpca.report import metrics
-from scalable_kpca.source import PreparedSource, Rows, RowSummary, row_spans
+from scalable_kpca.source import Rows, RowSummary, row_spans
 from scalable_kpca.tiling import NystroemPlan
 from scalable_kpca.workflow.checks import check_scores_room
 from scalable_kpca.workflow.embedding import write_scores
@@ -32,7 +32,7 @@ from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.score_files import chunk_files
-from scalable_kpca.workflow.watching import Watch
+from scalable_kpca.workflow.watching import ProfileRecorder
 from scalable_kpca.workflow.work import unchanged_source
 
 __all__ = ["make_streamed", "start_for_run", "write_streamed"]
@@ -80,9 +80,8 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
     wanted = prepared.config
-    found = source.found if isinstance(source, PreparedSource) else None
-    n_columns = len(source.feature_names) if found is None else None
-    watch = Watch(model.n_components, n_columns, novelty=wanted.novelty) if wanted.health else None
+    n_columns = len(source.feature_names) if prepared.survey is None else None
+    recorder = ProfileRecorder(model.n_components, n_columns, novelty=wanted.novelty) if wanted.health else None
     with unchanged_source(prepared):
         write_scores(
             source.spans(plan.span_rows),
@@ -94,13 +93,13 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             beside=wanted.beside,
             batch_rows=plan.batch_rows,
             wave=plan.score_wave,
-            watch=watch,
+            recorder=recorder,
         )
-        if watch is not None:
-            bins = watch.bins()
+        if recorder is not None:
+            bins = recorder.bins()
             leading = len(bins.edges)
             bins = replace(bins, weights=model.weights[:, :leading], offset=model.offset[:leading])
-            write_profile(run.path, source, watch.survey() if found is None else found, bins)
+            write_profile(run.path, source, prepared.survey or recorder.survey(), bins)
         partitions = tuple(
             Partition(part.uri, fingerprint, part.n_rows)
             for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)

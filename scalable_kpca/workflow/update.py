@@ -13,7 +13,8 @@ from typing import Any, Literal
 from scalable_kpca.approximate import solve_model
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.engine import Engine, Listener
-from scalable_kpca.errors import ConfigError, InvalidInputError, LockedError, StorageError, storage_errors
+from scalable_kpca.errors import ConfigError, LockedError, StorageError, storage_errors
+from scalable_kpca.health import Profile
 from scalable_kpca.machine import resolve_threads
 from scalable_kpca.model import NystroemModel, load_model, save_model
 from scalable_kpca.nystroem import Accumulators
@@ -27,7 +28,7 @@ from scalable_kpca.workflow.contributions import Contributions, check_unchanged,
 from scalable_kpca.workflow.embedding import write_scores
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
-from scalable_kpca.workflow.health import PROFILE, Health, judge_again
+from scalable_kpca.workflow.health import PROFILE, Health, check_limits, judge_again, read_profile
 from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
@@ -135,10 +136,7 @@ def update_output(
     left = before.ledger.without(withdrawn)
     fresh = _fresh(offered, left, withdrawn)
     if isinstance(source, PreparedSource):
-        source = source.only(fresh)
-        counted = {index: replace(part, rows=source.parts[index].n_rows) for index, part in fresh.items()}
-        _judge_empty(before, source, {index: part for index, part in counted.items() if not part.rows})
-        fresh = {index: part for index, part in counted.items() if part.rows}
+        source, fresh = _counted(before, source, fresh)
     if not fresh and not withdrawn:
         sweep(output, before.run)
         retain_copies(output, source, before.config.keep)
@@ -181,6 +179,7 @@ class _Before:
     run: RunDirectory
     model: NystroemModel
     config: Config
+    profile: Profile | None
     ledger: Ledger
     gone: tuple[str, ...]
     came: tuple[str, ...]
@@ -217,7 +216,7 @@ class _Before:
         fields = {name: value for name, value in description["config"].items() if name != "cluster"}
         config = override_config(fields, overrides, CHANGEABLE)
         gone, came = (tuple(description.get(name, ())) for name in ("withdrawn", "added"))
-        return cls(run, model, config, Ledger.read(run.path), gone, came)
+        return cls(run, model, config, read_profile(run.path, config), Ledger.read(run.path), gone, came)
 
 
 def _partitions_of(source: Source) -> list[Partition]:
@@ -243,11 +242,24 @@ def _fresh(offered: Sequence[Partition], ledger: Ledger, withdrawn: Sequence[Par
     return fresh
 
 
-def _judge_empty(before: _Before, source: Source, parts: dict[int, Partition]) -> None:
-    """Say of which new partitions no row is left; InvalidInputError where that is too far from the base run."""
-    for part in parts.values():
-        logger.warning("%s", f"{part.path}: every row has a null in one of the features, and is left out")
-    Health(before.run.path, before.config, source, parts).judge_columns()
+def _counted(
+    before: _Before, source: PreparedSource, fresh: dict[int, Partition]
+) -> tuple[PreparedSource, dict[int, Partition]]:
+    """The source with the rows of new partitions that are not left out, and those partitions that have some.
+
+    Raises
+    ------
+    InvalidInputError
+        For one that has none, where that is too far from the base run.
+    """
+    source = source.only(fresh, None if before.profile is None else before.profile.ends)
+    counted = {index: replace(part, rows=source.parts[index].n_rows) for index, part in fresh.items()}
+    empty = {index: part.path for index, part in counted.items() if not part.rows}
+    for path in empty.values():
+        logger.warning("%s", f"{path}: every row has a null in one of the features, and is left out")
+    if empty:
+        Health(before.profile, before.config.drift, source, empty).judge_columns()
+    return source, {index: part for index, part in counted.items() if part.rows}
 
 
 def _fingerprint(before: _Before, partitions: Sequence[Partition]) -> str:
@@ -282,7 +294,7 @@ def _make(
     with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
         contributions.check_plan(fresh)
-        health = Health(before.run.path, config, source, fresh)
+        health = Health(before.profile, config.drift, source, {index: part.path for index, part in fresh.items()})
         health.judge_columns()
         sums, added = before.model.sums, []
         for part in withdrawn:
@@ -309,14 +321,14 @@ def _make(
 
 def _judge(drift: dict[str, float], config: Config) -> None:
     for path, ratio in drift.items():
-        text = f"{path}: the landmarks leave out {ratio:.3g} times as much of it as of the rows of the base run"
-        if config.drift.fail is not None and ratio > config.drift.fail:
-            raise InvalidInputError(
-                f"{text}, and drift.fail is {config.drift.fail:g}; nothing is published: look at that partition, allow "
-                "more (--set drift.fail=…), or choose landmarks anew by `skpca run` with a source that has it."
-            )
-        if config.drift.warn is not None and ratio > config.drift.warn:
-            logger.warning("%s", f"{text}; drift.warn is {config.drift.warn:g}")
+        check_limits(
+            ratio,
+            config.drift,
+            "drift",
+            f"{path}: the landmarks leave out {ratio:.3g} times as much of it as of the rows of the base run",
+            "look at that partition, allow more (--set drift.fail=…), or choose landmarks anew by `skpca run` with a "
+            "source that has it",
+        )
 
 
 def _solve(before: _Before, run: RunDirectory, sums: Accumulators) -> NystroemModel:

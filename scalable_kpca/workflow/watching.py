@@ -24,12 +24,12 @@ from scalable_kpca.source import ColumnStatistics, Rows, RowSample, Survey
 from scalable_kpca.source.spans import cut
 from scalable_kpca.workflow.parts import NOVELTY, score_names
 
-__all__ = ["Comparison", "Tally", "Watch", "survey_rows"]
+__all__ = ["Comparison", "ProfileRecorder", "Tally", "survey_rows"]
 
 Matrix = NDArray[np.float64]
 
 
-class Watch:
+class ProfileRecorder:
     """What passes of the rows of a fit while they are scored: their columns, and scores of some taken at random.
 
     Parameters
