@@ -22,6 +22,7 @@ ORDER = [
     "documents",
     "records",
     "machine",
+    "objects",
     "source",
     "kernels",
     "tiling",
@@ -65,7 +66,7 @@ ORDER = [
 HOMES = {
     "zarr": {"source", "gram", "model"},
     "h5py": {"source"},
-    "obstore": {"source"},
+    "obstore": {"objects"},
     "distributed": {"engine"},
     "dask.distributed": {"engine"},
     "dask.local": {"engine"},

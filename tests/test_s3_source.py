@@ -23,9 +23,9 @@ from scalable_kpca import faults
 from scalable_kpca.cli import skpca
 from scalable_kpca.errors import BusyError, ConfigError, InvalidInputError, StorageError
 from scalable_kpca.faults import classify
-from scalable_kpca.source import fetching, objects, open_source
+from scalable_kpca.objects import ReplacedObjectError, StoredObject, buckets, is_object, open_object
+from scalable_kpca.source import fetching, open_source
 from scalable_kpca.source.location import find_files
-from scalable_kpca.source.places import StoredObject, is_object
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.layout import Output
@@ -57,10 +57,10 @@ def server(monkeypatch, tmp_path):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
-        monkeypatch.setattr(objects, "RETRY", PATIENCE)
-        objects._open_store.cache_clear()
+        monkeypatch.setattr(buckets, "RETRY", PATIENCE)
+        buckets._open_store.cache_clear()
         yield running
-        objects._open_store.cache_clear()
+        buckets._open_store.cache_clear()
 
 
 def content_of(day: int, **options: object) -> bytes:
@@ -297,7 +297,7 @@ def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
-        objects._open_store.cache_clear()
+        buckets._open_store.cache_clear()
         with pytest.raises(
             BusyError, match=r"reading s3://bucket/days failed.*error sending request; see that"
         ) as caught:
@@ -307,7 +307,7 @@ def test_a_server_that_is_not_there_is_a_matter_of_time(tmp_path, monkeypatch):
 
 def test_an_endpoint_that_is_not_encrypted_has_to_be_allowed(server, tmp_path, monkeypatch):
     monkeypatch.delenv("AWS_ALLOW_HTTP")
-    objects._open_store.cache_clear()
+    buckets._open_store.cache_clear()
     with pytest.raises(StorageError, match="AWS_ALLOW_HTTP=true") as caught:
         find_files("s3://bucket/days", tmp_path)
     assert classify(caught.value) == "permanent"
@@ -317,7 +317,7 @@ def test_an_endpoint_that_is_not_encrypted_has_to_be_allowed(server, tmp_path, m
 @pytest.mark.usefixtures("server")
 def test_an_endpoint_that_is_no_address_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
-    objects._open_store.cache_clear()
+    buckets._open_store.cache_clear()
     with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL is no address"):
         find_files("s3://bucket/days", tmp_path)
 
@@ -359,7 +359,7 @@ def test_pages_that_do_not_decode_name_their_object(server, tmp_path):
 
 def test_an_object_that_is_replaced_while_it_is_read_is_noticed_at_once(server):
     put_days(server, (1,))
-    stream = objects.open_object("s3://bucket/days/part-1.parquet")
+    stream = open_object("s3://bucket/days/part-1.parquet")
     assert stream.read(4) == b"PAR1"
     before = file_states(["s3://bucket/days/part-1.parquet"])
     server.put("bucket", "days/part-1.parquet", content_of(2))
@@ -407,11 +407,11 @@ def test_keys_come_from_a_credentials_file_where_the_environment_has_none(server
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(place))
     monkeypatch.setenv("AWS_PROFILE", "mine")
-    objects._open_store.cache_clear()
+    buckets._open_store.cache_clear()
     find_files("s3://bucket/days", tmp_path)
     assert {request.credential for request in server.requests} == {"me"}
     place.write_text("aws_secret_access_key=unspoken")
-    objects._open_store.cache_clear()
+    buckets._open_store.cache_clear()
     with pytest.raises(ConfigError, match="no credentials file") as caught:
         find_files("s3://bucket/days", tmp_path)
     assert "unspoken" not in str(caught.value)
@@ -459,7 +459,7 @@ def moto(monkeypatch, server):
                     time.sleep(0.1)
             ask(f"{address}/bucket", "PUT")
             monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-            objects._open_store.cache_clear()
+            buckets._open_store.cache_clear()
             yield S3Store("bucket")
         finally:
             process.terminate()
@@ -478,9 +478,9 @@ def test_moto_gives_the_same_bits_and_errors(moto, tmp_path):
         (folder / f"part-{day}.parquet").write_bytes(content_of(day))
         moto.put(f"days/part-{day}.parquet", content_of(day))
     assert digests(run(tmp_path, "s3://bucket/days", output="remote")) == digests(run(tmp_path, "days"))
-    stream = objects.open_object("s3://bucket/days/part-2.parquet")
+    stream = open_object("s3://bucket/days/part-2.parquet")
     moto.put("days/part-2.parquet", content_of(4))
-    with pytest.raises(objects.ReplacedObjectError):
+    with pytest.raises(ReplacedObjectError):
         stream.read()
     for uri in ("s3://bucket/nights", "s3://nowhere/days"):
         with pytest.raises(InvalidInputError, match=uri):

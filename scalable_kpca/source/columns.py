@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.objects import SourceFile
 from scalable_kpca.source.decoding import is_numeric, is_numeric_or_null
-from scalable_kpca.source.places import SourceFile
 
 __all__ = ["TYPE_RULES", "check_labels", "merged_schema", "partition_values", "select_categorical", "select_features"]
 

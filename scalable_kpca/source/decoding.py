@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable_kpca.errors import KernelPCAError, storage_errors
+from scalable_kpca.objects import is_object, open_object
 from scalable_kpca.source.fetching import fetch_buffer, fetch_runs, fetched_whole, held_of_object
-from scalable_kpca.source.objects import open_object
 from scalable_kpca.source.parts import changed_file
-from scalable_kpca.source.places import is_object
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
 __all__ = ["Columns", "ParquetSpan", "feature_dtype", "is_numeric", "is_numeric_or_null"]

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source.objects import MissingObjectError, has_object, list_objects
-from scalable_kpca.source.places import SourceFile, StoredObject, is_object
+from scalable_kpca.objects import MissingObjectError, SourceFile, StoredObject, has_object, is_object, list_objects
 
 __all__ = [
     "ARRAYS",

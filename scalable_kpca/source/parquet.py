@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError, KernelPCAError
+from scalable_kpca.objects import SourceFile, StoredObject, open_object
 from scalable_kpca.source.columns import (
     check_labels,
     merged_schema,
@@ -16,9 +17,7 @@ from scalable_kpca.source.columns import (
     select_features,
 )
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
-from scalable_kpca.source.objects import open_object
 from scalable_kpca.source.parts import OfParts, Part, digest_files, rows_together
-from scalable_kpca.source.places import SourceFile, StoredObject
 from scalable_kpca.source.spans import Batch
 
 __all__ = ["ParquetSource", "pieces"]

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.errors import InvalidInputError, RowError, storage_errors
-from scalable_kpca.source.objects import ReplacedObjectError, open_object
-from scalable_kpca.source.places import SourceFile, StoredObject, is_object
+from scalable_kpca.objects import ReplacedObjectError, SourceFile, StoredObject, is_object, open_object
 
 __all__ = [
     "BATCH_BYTES",

@@ -15,9 +15,9 @@ from scalable_kpca.address_space import check_addresses
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
+from scalable_kpca.objects import is_object
 from scalable_kpca.source import Source
 from scalable_kpca.source.location import find_files, local_files, split_uri
-from scalable_kpca.source.places import is_object
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig

@@ -20,8 +20,7 @@ from scalable_kpca.documents import format_json
 from scalable_kpca.documents import read_json as read_plain_json
 from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.faults import is_loss
-from scalable_kpca.source.objects import object_state
-from scalable_kpca.source.places import is_object
+from scalable_kpca.objects import is_object, object_state
 
 __all__ = [
     "alone_in",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scalable_kpca.machine import installed_version
-from scalable_kpca.source.places import SourceFile, StoredObject, is_object
+from scalable_kpca.objects import SourceFile, StoredObject, is_object
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset

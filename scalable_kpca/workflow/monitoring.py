@@ -19,8 +19,8 @@ from typing import Any, Literal
 from scalable_kpca.documents import open_plain
 from scalable_kpca.errors import ConfigError, KernelPCAError
 from scalable_kpca.machine import peak_memory
+from scalable_kpca.objects import SourceFile
 from scalable_kpca.source.location import find_files
-from scalable_kpca.source.places import SourceFile
 from scalable_kpca.workflow.files import alone_in, append_line, read_json, replace_file
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.lineage import Attempt, clean, event_line, named_inputs, read_written

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
+from scalable_kpca.objects import is_object
 from scalable_kpca.source import Copies, RawSource, SampledSource, Source, open_source, prepare_columns, sample_columns
 from scalable_kpca.source.location import COPIED, find_files, local_files, source_kind
-from scalable_kpca.source.places import is_object
 from scalable_kpca.workflow.checks import check_names, check_separate
 from scalable_kpca.workflow.config import Config, SourceConfig
 from scalable_kpca.workflow.files import file_states

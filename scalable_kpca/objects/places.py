@@ -41,6 +41,10 @@ class StoredObject:
     def __str__(self) -> str:
         return f"{SCHEME}{self.bucket}/{self.key}"
 
+    def __truediv__(self, name: str) -> StoredObject:
+        """What is called so below it."""
+        return StoredObject(self.bucket, f"{self.key}/{name}" if self.key else name)
+
     @property
     def name(self) -> str:
         """Last part of the key."""

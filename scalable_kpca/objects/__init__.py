@@ -1,0 +1,38 @@
+"""Objects of S3: where they are (`places`), and how they are read and written; nothing else knows obstore."""
+
+from scalable_kpca.objects.buckets import MissingObjectError, ReplacedObjectError
+from scalable_kpca.objects.places import SourceFile, StoredObject, is_object
+from scalable_kpca.objects.reading import (
+    ObjectFile,
+    has_object,
+    list_objects,
+    object_state,
+    open_object,
+    read_object,
+)
+from scalable_kpca.objects.writing import (
+    put_object,
+    remove_objects,
+    replace_object,
+    upload_file,
+    writing_object,
+)
+
+__all__ = [
+    "MissingObjectError",
+    "ObjectFile",
+    "ReplacedObjectError",
+    "SourceFile",
+    "StoredObject",
+    "has_object",
+    "is_object",
+    "list_objects",
+    "object_state",
+    "open_object",
+    "put_object",
+    "read_object",
+    "remove_objects",
+    "replace_object",
+    "upload_file",
+    "writing_object",
+]
