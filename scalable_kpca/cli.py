@@ -19,6 +19,7 @@ from scalable_kpca.stopping import INTERRUPTED, leaving_when_told, terminable
 
 if TYPE_CHECKING:
     from scalable_kpca.workflow.inspect import Report
+    from scalable_kpca.workflow.layout import Output, RunDirectory
 
 __all__ = ["main", "skpca"]
 
@@ -104,6 +105,13 @@ def _bug_report(error: BaseException) -> str:
     )
 
 
+class _Place(click.Path):
+    """A path, or ``s3://…``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if str(value).startswith("s3://") else super().convert(value, param, ctx)
+
+
 @click.group(cls=_NamedErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="scalable-kpca")
 def skpca() -> None:
@@ -111,7 +119,12 @@ def skpca() -> None:
 
 
 _config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
-_output = click.argument("output", type=click.Path(path_type=Path, file_okay=False))
+_output = click.argument("output", type=_Place(path_type=str, file_okay=False))
+_work = click.option(
+    "--work",
+    type=click.Path(path_type=str, file_okay=False),
+    help="Working directory of an OUTPUT on S3; by default one below the user's cache directory.",
+)
 _set = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, such as kernel.gamma=0.1."
 )
@@ -149,6 +162,7 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
             "embedding": str(outcome.run.path / "embedding"),
             "seconds": round(outcome.seconds, 3),
         }
+        answer |= _published(prepared.output, outcome.run)
         if outcome.fit is not None:
             lines = summary_lines(outcome.fit, outcome.seconds)
             _say(["", *lines, f"scores, model and metrics are in {outcome.run.path}"], as_json)
@@ -196,13 +210,15 @@ def plan(config: Path, overrides: tuple[str, ...], calibrate: bool, as_json: boo
 
 @skpca.command()
 @_output
+@_work
 @click.option("--source", metavar="URI", help="New partitions; those that are in the model already are left out.")
 @click.option("--withdraw", multiple=True, metavar="NAME", help="Partition to take away: its path or file name.")
 @_set
 @click.option("--scheduler", metavar="ADDRESS", help="Run on this Dask scheduler, such as tcp://host:8786.")
 @_json
 def update(
-    output: Path,
+    output: str,
+    work: str | None,
     source: str | None,
     withdraw: tuple[str, ...],
     overrides: tuple[str, ...],
@@ -211,7 +227,6 @@ def update(
 ) -> None:
     """Add new partitions to the Nyström model in OUTPUT; old ones are not fitted again; exit code 99: nothing new."""
     from scalable_kpca.workflow.health import worst
-    from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.monitoring import watch_output, watching
     from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.update import update_output
@@ -220,11 +235,10 @@ def update(
         raise click.UsageError("give --source, --withdraw or both.")
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    with watching(watch_output("update", output, source, overrides), _named) as watch:
+    place = _brought(output, work)
+    with watching(watch_output("update", place, source, overrides), _named) as watch:
         with progress(warn) as listener:
-            done = update_output(
-                Output(output), source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener
-            )
+            done = update_output(place, source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener)
         rows = sum(part.rows for part in done.added)
         _say(
             [
@@ -245,6 +259,7 @@ def update(
                 "health": worst(done.health),
                 "seconds": round(done.seconds, 3),
             }
+            | _published(place, done.run)
         )
         _answer(watch.answer, as_json)
         if done.status == "unchanged":
@@ -253,54 +268,69 @@ def update(
 
 @skpca.command()
 @_output
+@_work
 @click.option("--source", required=True, metavar="URI", help="Rows with the columns that the model was fitted on.")
 @click.option(
-    "--to", "destination", required=True, type=click.Path(path_type=Path), help="New directory for the scores."
+    "--to",
+    "destination",
+    required=True,
+    type=_Place(path_type=str),
+    help="New directory for the scores, or s3://BUCKET/PREFIX.",
 )
 @click.option("--reconstruct", is_flag=True, help="Write the rows that the scores are mapped back to, not the scores.")
 @_set
 @_json
 def transform(
-    output: Path, source: str, destination: Path, reconstruct: bool, overrides: tuple[str, ...], as_json: bool
+    output: str,
+    work: str | None,
+    source: str,
+    destination: str,
+    reconstruct: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Score new rows with the latest model in OUTPUT; --set may change `drift` and `monitor`."""
+    from scalable_kpca.workflow.destination import transform_to
     from scalable_kpca.workflow.health import worst
-    from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.monitoring import watch_output, watching
-    from scalable_kpca.workflow.scoring import transform_source
 
-    with watching(watch_output("transform", output, source, overrides), _named) as watch:
-        n_rows, health = transform_source(
-            Output(output), source, Path.cwd(), destination, overrides, reconstruct=reconstruct
-        )
+    place = _brought(output, work)
+    with watching(watch_output("transform", place, source, overrides), _named) as watch:
+        n_rows, health = transform_to(place, source, Path.cwd(), destination, overrides, reconstruct=reconstruct)
         _say([f"{n_rows} rows {'reconstructed' if reconstruct else 'scored'} into {destination}"], as_json)
-        answer = {"rows": n_rows, "embedding": str(destination), "health": worst(health)}
+        answer = {"rows": n_rows, "embedding": destination, "health": worst(health)}
         watch.answer |= answer
         _answer(answer, as_json)
 
 
 @skpca.command()
 @_output
+@_work
 @_json
-def verify(output: Path, as_json: bool) -> None:
+def verify(output: str, work: str | None, as_json: bool) -> None:
     """Read everything in OUTPUT again and compare it with what was committed."""
     from scalable_kpca.workflow.inspect import verify_output
+    from scalable_kpca.workflow.mirror import fetched
 
-    _show(verify_output(output), as_json, StorageError.exit_code)
+    with fetched(_place_of(output, work)) as place:
+        report = verify_output(place)
+    _show(report, as_json, StorageError.exit_code)
 
 
 @skpca.command()
 @_output
+@_work
 @_json
-def status(output: Path, as_json: bool) -> None:
+def status(output: str, work: str | None, as_json: bool) -> None:
     """Say what is in OUTPUT: the run in force, runs in progress, who holds the lock."""
     from scalable_kpca.workflow.inspect import inspect_output
 
-    _show(inspect_output(output), as_json, StorageError.exit_code)
+    _show(inspect_output(_place_of(output, work)), as_json, StorageError.exit_code)
 
 
 @skpca.command()
 @_output
+@_work
 @click.option(
     "--to",
     "destination",
@@ -309,12 +339,11 @@ def status(output: Path, as_json: bool) -> None:
 )
 @click.option("--colour", metavar="COLUMN", help="Column beside the scores that colours them.")
 @_json
-def report(output: Path, destination: Path | None, colour: str | None, as_json: bool) -> None:
+def report(output: str, work: str | None, destination: Path | None, colour: str | None, as_json: bool) -> None:
     """Write a page of HTML about the run in force in OUTPUT: numbers, certificate and pictures in one file."""
-    from scalable_kpca.workflow.layout import Output
     from scalable_kpca.workflow.page import write_page
 
-    page = write_page(Output(output), destination, colour=colour)
+    page = write_page(_brought(output, work), destination, colour=colour)
     _say([f"the page is {page.path}, {page.n_bytes} bytes"], as_json)
     answer = {"status": "done", "page": str(page.path), "run": str(page.run.path)}
     _answer(answer | {"bytes": page.n_bytes, "colour": page.colour}, as_json)
@@ -322,14 +351,14 @@ def report(output: Path, destination: Path | None, colour: str | None, as_json: 
 
 @skpca.command()
 @_output
+@_work
 @click.option("--force", is_flag=True, help="Also when the owner may be alive: you have seen that it is not.")
 @_json
-def unlock(output: Path, force: bool, as_json: bool) -> None:
+def unlock(output: str, work: str | None, force: bool, as_json: bool) -> None:
     """Remove the lock of OUTPUT when its owner is dead; a run does that by itself on the owner's host."""
-    from scalable_kpca.workflow.layout import Output
-    from scalable_kpca.workflow.lock import release_lock
+    from scalable_kpca.workflow.mirror import unlock_output
 
-    owner = release_lock(Output(output).lock, force=force)
+    owner = unlock_output(_place_of(output, work), force=force)
     if owner is None:
         _say([f"{output} is not locked"], as_json)
     else:
@@ -363,6 +392,30 @@ def main() -> None:
     open_standard_streams()
     with leaving_when_told():
         skpca()
+
+
+def _place_of(output: str, work: str | None) -> Output:
+    """The output that an argument means, as it is on this machine."""
+    from scalable_kpca.workflow.mirror import output_at
+
+    return output_at(output, Path(), work)
+
+
+def _brought(output: str, work: str | None) -> Output:
+    """The same with the run that is in force on S3, which is brought to this machine."""
+    from scalable_kpca.workflow.mirror import refresh
+
+    place = _place_of(output, work)
+    refresh(place)
+    return place
+
+
+def _published(output: Output, run: RunDirectory) -> dict[str, str]:
+    """Where on S3 a run is, for an answer: nothing for one that is on this machine only."""
+    from scalable_kpca.workflow.mirror import published_uri
+
+    uri = published_uri(output, run)
+    return {} if uri is None else {"published": uri}
 
 
 def _partitions(count: int) -> str:

@@ -23,6 +23,7 @@ from scalable_kpca.errors import ConfigError
 __all__ = [
     "available_memory",
     "available_processors",
+    "cache_directory",
     "disk_room",
     "installed_version",
     "peak_memory",
@@ -32,6 +33,15 @@ __all__ = [
 ]
 
 MEMORY_SHARE = 0.6  # of what the process may have, when no limit is given
+
+
+def cache_directory() -> Path | None:
+    """Ours below ``$XDG_CACHE_HOME``, or ``~/.cache``, whether it is there or not; None for a user without a home."""
+    try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return root / "scalable_kpca"
 
 
 def available_processors() -> int:

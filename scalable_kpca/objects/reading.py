@@ -14,7 +14,7 @@ from scalable_kpca.objects.buckets import (
 )
 from scalable_kpca.objects.places import StoredObject
 
-__all__ = ["ObjectFile", "has_object", "list_objects", "object_state", "open_object", "read_object"]
+__all__ = ["ObjectFile", "has_object", "list_objects", "list_sizes", "object_state", "open_object", "read_object"]
 
 
 class ObjectFile(io.RawIOBase):
@@ -120,7 +120,12 @@ def object_state(uri: str) -> list[int | str | None] | None:
 
 
 def list_objects(below: StoredObject) -> list[StoredObject]:
-    """Objects whose keys begin with the pieces of a key.
+    """Objects whose keys begin with the pieces of a key: see `list_sizes`."""
+    return list(list_sizes(below))
+
+
+def list_sizes(below: StoredObject) -> dict[StoredObject, int]:
+    """Objects whose keys begin with the pieces of a key, with their bytes.
 
     Raises
     ------
@@ -132,7 +137,7 @@ def list_objects(below: StoredObject) -> list[StoredObject]:
 
     with named_errors(below):
         listing = obstore.list(bucket_of(below), below.key or None)
-        return [StoredObject(below.bucket, meta["path"]) for chunk in listing for meta in chunk]
+        return {StoredObject(below.bucket, meta["path"]): int(meta["size"]) for chunk in listing for meta in chunk}
 
 
 def _head(place: StoredObject) -> Any:

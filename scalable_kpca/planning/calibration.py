@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import platform
 import re
 import uuid
@@ -22,7 +21,7 @@ from threadpoolctl import threadpool_info
 
 from scalable_kpca.documents import read_json
 from scalable_kpca.engine import single_threaded_blas
-from scalable_kpca.machine import available_memory, installed_version
+from scalable_kpca.machine import available_memory, cache_directory, installed_version
 from scalable_kpca.planning.measurements import measure_algebra, measure_disk, measure_evaluation, measure_products
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
 
@@ -104,13 +103,10 @@ def _measured(parts: list[_Part]) -> dict[str, Rates]:
 
 
 def cache_file() -> Path | None:
-    """Where rates are kept: below ``$XDG_CACHE_HOME``, or ``~/.cache``; None for a user without a home."""
-    try:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:
-        return None
+    """Where rates are kept; None for a user without a home."""
+    root = cache_directory()
     host = re.sub(r"[^\w.-]", "_", platform.node()) or "unnamed"
-    return root / "scalable_kpca" / f"machine-{host}.json"
+    return None if root is None else root / f"machine-{host}.json"
 
 
 def _parts(kernel: str, dtype: str, n_threads: int, directory: Path | None) -> list[_Part]:

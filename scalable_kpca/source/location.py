@@ -20,6 +20,7 @@ __all__ = [
     "source_kind",
     "split_inner",
     "split_uri",
+    "would_find",
 ]
 
 File = TypeVar("File", Path, StoredObject)
@@ -118,7 +119,7 @@ def _find_objects(uri: str) -> list[StoredObject]:
     place = StoredObject.of(uri)
     if place.suffix == ".zarr":
         return [place]  # its objects are no tables: whoever opens it says so
-    magic = [index for index, part in enumerate(place.parts) if any(letter in part for letter in "*?[")]
+    magic = _magic_parts(place)
     try:
         if has_object(place):
             return [place]
@@ -136,6 +137,22 @@ def _find_objects(uri: str) -> list[StoredObject]:
             "with * for any part of a name."
         )
     return sorted(found, key=lambda file: natural_key(str(file)))
+
+
+def would_find(uri: str, place: StoredObject) -> bool:
+    """Whether a source on S3 would find an object of this name, were it there."""
+    source = StoredObject.of(uri)
+    if source.bucket != place.bucket:
+        return False
+    if _magic_parts(source):
+        return _fits(place.parts, source.parts)
+    depth = len(source.parts)
+    is_table = _kind(place) in (".parquet", *COPIED) and not _is_hidden(place.parts[depth:])
+    return place.parts[:depth] == source.parts and is_table
+
+
+def _magic_parts(place: StoredObject) -> list[int]:
+    return [index for index, part in enumerate(place.parts) if any(letter in part for letter in "*?[")]
 
 
 def _tables_of(files: Iterable[File]) -> list[File]:

@@ -15,18 +15,19 @@ from scalable_kpca.address_space import check_addresses
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
-from scalable_kpca.objects import is_object
+from scalable_kpca.objects import StoredObject, is_object
 from scalable_kpca.source import Source
-from scalable_kpca.source.location import find_files, local_files, split_uri
+from scalable_kpca.source.location import find_files, local_files, split_uri, would_find
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
 from scalable_kpca.workflow.config import BudgetConfig
-from scalable_kpca.workflow.layout import RunDirectory
+from scalable_kpca.workflow.layout import REMOTE_WRITES, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.parts import score_names
 
 FEW_FILES = 64  # of a model, its scores, descriptions and journal
 
 __all__ = [
+    "check_apart",
     "check_budget",
     "check_memory",
     "check_names",
@@ -38,23 +39,25 @@ __all__ = [
 ]
 
 
-def check_separate(key: str, place: Path, writes: Sequence[str], uri: str, base: Path) -> None:
+def check_separate(key: str, place: Path | StoredObject, writes: Sequence[str], uri: str, base: Path) -> None:
     """Refuse a place for results that lies in the input or around it: nothing may ever read what it wrote.
 
     Parameters
     ----------
     key : str
         What the place is called in the message.
-    place : Path
-        Resolved directory for the results.
+    place : Path or StoredObject
+        Resolved directory for the results, or where on S3 they go.
     writes : sequence of str
         Files and directories that will be in it, relative to it.
     uri, base : str, Path
         Where the source is found; files that are not there yet count too.
     """
-    if is_object(uri):
-        return  # nothing is written there
     advice = "choose another output, outside what the source reads"
+    if isinstance(place, StoredObject) or is_object(uri):
+        if isinstance(place, StoredObject) and is_object(uri) and _share_objects(place, writes, uri):
+            raise ConfigError(f"{key}={place} and source.uri={uri!r} lie in one another; {advice}.")
+        return
     for found in local_files(find_files(uri, base)):
         file = found.resolve()
         if place == file or place in file.parents or (file.is_dir() and file in place.parents):
@@ -63,6 +66,14 @@ def check_separate(key: str, place: Path, writes: Sequence[str], uri: str, base:
             raise ConfigError(f"{key}={place} is the directory of the source; {advice}.")
     if _would_read(uri, base, place, writes):
         raise ConfigError(f"{key}={place} lies where source.uri={uri!r} finds its files; {advice}.")
+
+
+def check_apart(key: str, output: Output, uri: str, base: Path) -> None:
+    """Refuse an output, and a working directory of one on S3, that a source lies in or around: see `check_separate`."""
+    if output.remote is not None:
+        check_separate(key, output.remote, REMOTE_WRITES, uri, base)
+        key = "its working directory"
+    check_separate(key, output.path.resolve(), WRITES, uri, base)
 
 
 def check_names(labels: Sequence[str], n_components: int | float | None, beside: Sequence[str]) -> None:
@@ -202,6 +213,13 @@ def _check_files(path: Path, needed: int, remedy: str = "") -> None:
             f"{path} has room for {state.f_favail} more files (inodes), and up to {needed} are needed; remove files or "
             f"choose another output.path{remedy}."
         )
+
+
+def _share_objects(place: StoredObject, writes: Sequence[str], uri: str) -> bool:
+    """Whether a source has objects below a place on S3, or could find what is written there."""
+    source, above = StoredObject.of(uri), len(place.parts)
+    is_below = source.bucket == place.bucket and source.parts[:above] == place.parts
+    return is_below or any(would_find(uri, place / name) for name in writes)
 
 
 def _would_read(uri: str, base: Path, place: Path, writes: Sequence[str]) -> bool:

@@ -21,8 +21,10 @@ from scalable_kpca.model import AnyModel, Model, load_model
 from scalable_kpca.nystroem.checkpoint import FIELDS as SUMS_FIELDS
 from scalable_kpca.records import read_record
 from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.lease import lease_owner
 from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.lock import describe_owner, owner_is_dead
+from scalable_kpca.workflow.remote import RemoteOutput
 from scalable_kpca.workflow.versions import problems_of
 
 __all__ = ["Report", "examine_machine", "inspect_output", "recomputed_tiles", "verify_output"]
@@ -56,9 +58,9 @@ class Report:
         return {**self.facts, "problems": self.problems}
 
 
-def inspect_output(path: Path) -> Report:
-    """What is in an output directory: the run in force, the others, and who holds the lock."""
-    output, latest, problems = Output(path), None, []
+def inspect_output(output: Output) -> Report:
+    """What is in an output: the run in force, the others, and who holds the lock; of S3 nothing is brought here."""
+    latest, problems = None, []
     try:
         latest = output.latest()
     except StorageError as error:
@@ -68,16 +70,36 @@ def inspect_output(path: Path) -> Report:
         facts["partitions"] = _partitions_of(latest)
     for run in output.runs():
         facts[f"run {run.fingerprint[:16]}"] = "committed" if run.is_committed else _progress_of(run)
-    owner = describe_owner(output.lock)
-    if owner is None:
-        facts["lock"] = "free"
-    else:
-        state = "a dead process" if owner_is_dead(owner) else "process"
-        facts["lock"] = f"held by {state} {owner.get('pid', '?')} on {owner.get('host', '?')}"
+    facts["lock"] = _named_owner(describe_owner(output.lock))
+    if output.remote is not None:
+        return _inspect_remote(RemoteOutput(output.remote), facts, problems, output.path)
     return Report(facts, problems)
 
 
-def verify_output(path: Path) -> Report:
+def _named_owner(owner: dict[str, Any] | None) -> str:
+    if owner is None:
+        return "free"
+    state = "a dead process" if owner_is_dead(owner) else "process"
+    return f"held by {state} {owner.get('pid', '?')} on {owner.get('host', '?')}"
+
+
+def _inspect_remote(remote: RemoteOutput, local: dict[str, Any], problems: list[str], path: Path) -> Report:
+    """What is published on S3, before what its working directory holds."""
+    facts: dict[str, Any] = {}
+    try:
+        pointer, _ = remote.read_pointer()
+        facts["in force"] = "none" if pointer is None else pointer["run"]
+        for one in remote.publications():
+            what = "not whole" if one.commit_list() is None else f"published, {len(one.sizes)} objects"
+            facts[f"run {one.fingerprint[:16]}/{one.place.name[:12]}"] = what
+        facts["lock"] = _named_owner(lease_owner(remote.lock))
+    except StorageError as error:
+        problems.append(str(error))
+    facts["working directory"] = str(path)
+    return Report({**facts, **{f"there, {name}": value for name, value in local.items()}}, problems)
+
+
+def verify_output(output: Output) -> Report:
     """Read all results and all stored tiles of the run in force and compare them with digests and row sums.
 
     Results of a run that an update made are also the scores of the runs before it.
@@ -88,7 +110,6 @@ def verify_output(path: Path) -> Report:
     them, so that a missing one is a fact and no problem. That one is whole and not of these rows is a problem: the
     results came from it.
     """
-    output = Output(path)
     run = output.require_latest()
     try:
         problems = problems_of(output, run)

@@ -5,6 +5,7 @@
     OUT/LOCK                    one writer
     OUT/latest.json             the run that is in force; replaced atomically, last
     OUT/tables/                 Parquet copies of sources in CSV and Arrow files, see `source.copies`
+    OUT/remote.json             of a working directory: the output on S3 that it belongs to
     OUT/report.html             a page about the run that was in force when it was asked for
     OUT/runs/<fingerprint>/     immutable once COMMIT.json exists
        plan.json rows.zarr labels/ gram.zarr       work in progress, reusable, removable; labels/KEY.json says
@@ -22,6 +23,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,21 +34,37 @@ from scalable_kpca.disk import sync_tree
 from scalable_kpca.documents import refuse_links
 from scalable_kpca.errors import StorageError, UnreadableError
 from scalable_kpca.faults import is_loss
+from scalable_kpca.objects import StoredObject
 from scalable_kpca.workflow.files import file_digest, read_json
 
-__all__ = ["EMBEDDING", "PAGE", "RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
+__all__ = [
+    "EMBEDDING",
+    "MARK",
+    "PAGE",
+    "REMOTE_WRITES",
+    "RESULTS",
+    "WORK",
+    "WRITES",
+    "Output",
+    "RunDirectory",
+    "committed_files",
+    "fence_of",
+    "is_digest",
+]
 
 EMBEDDING = ("embedding", "embedding.zarr")
 RESULTS = ("model", *EMBEDDING, "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
 WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
 PAGE = "report.html"
+MARK = "remote.json"
 
 # what a reader may come upon in an output, down to where the parts are
 _RUN = "runs/" + 64 * "0"
 _PIECES = (*RESULTS, "COMMIT.json", *WORK)
 _PARTS = ("embedding/part-00000.parquet", "embedding.zarr/scores", "labels/part-00000.parquet", "model/model.json")
 _COPY = f"tables/{64 * '0'}.{64 * '0'}.parquet"
-_OWN = ("LOCK", "latest.json", PAGE, "tables", _COPY, "runs", _RUN)
+_OWN = ("LOCK", "latest.json", PAGE, MARK, "tables", _COPY, "runs", _RUN)
+REMOTE_WRITES = ("LOCK", "latest.json", PAGE, *(f"{_RUN}/0-0/{name}" for name in (*RESULTS, "COMMIT.json", *_PARTS)))
 WRITES = (*_OWN, *(f"{_RUN}/{name}" for name in (*_PIECES, *_PARTS)))
 
 
@@ -159,16 +177,8 @@ class RunDirectory:
             raise StorageError(f"{self.path / 'COMMIT.json'} is missing or damaged; run the job again.") from error
 
     def _committed(self) -> Iterator[tuple[PurePosixPath, int, str]]:
-        """Files of the commit list; ValueError for an entry that is no file of a result, whatever it leads to."""
-        seen = set()
-        for entry in read_json(self.path / "COMMIT.json")["files"]:
-            name, size, digest = entry["path"], entry["bytes"], entry["sha256"]
-            path = PurePosixPath(name)
-            fits = str(path) == name and "\0" not in name and ".." not in path.parts and (*path.parts, "")[0] in RESULTS
-            if not fits or type(size) is not int or size < 0 or not is_digest(digest) or path in seen:
-                raise ValueError(f"{str(entry)[:200]} is no file of a result")
-            seen.add(path)
-            yield path, size, digest
+        """Files of the commit list: see `committed_files`."""
+        yield from committed_files(read_json(self.path / "COMMIT.json"))
 
     def _results(self) -> list[Path]:
         files: list[Path] = []
@@ -189,14 +199,27 @@ class Output:
     ----------
     path : Path
         ``OUT``.
+    remote : StoredObject, optional
+        Where on S3 its results are published; `path` is then a working directory that mirrors them, see `mirror`.
     """
 
     path: Path
+    remote: StoredObject | None = None
 
     @classmethod
     def of(cls, run: Path) -> Output:
         """Output that the directory of a run belongs to."""
         return cls(run.parents[1])
+
+    @property
+    def place(self) -> Path | StoredObject:
+        """Where its results are published: what people call it."""
+        return self.remote or self.path
+
+    @property
+    def name(self) -> str:
+        """What it is called where it really is, however one gets there."""
+        return self.remote.name if self.remote is not None else Path(os.path.realpath(self.path)).name
 
     @property
     def lock(self) -> Path:
@@ -246,6 +269,25 @@ class Output:
         if latest is None:
             raise StorageError(f"{self.path} holds no finished run; `skpca run` makes one.")
         return latest
+
+
+def committed_files(fields: Any) -> Iterator[tuple[PurePosixPath, int, str]]:
+    """Path, bytes and SHA-256 of each file of a commit list.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        When it is none, or an entry is no file of a result, whatever it leads to.
+    """
+    seen = set()
+    for entry in fields["files"]:
+        name, size, digest = entry["path"], entry["bytes"], entry["sha256"]
+        path = PurePosixPath(name)
+        fits = str(path) == name and "\0" not in name and ".." not in path.parts and (*path.parts, "")[0] in RESULTS
+        if not fits or type(size) is not int or size < 0 or not is_digest(digest) or path in seen:
+            raise ValueError(f"{str(entry)[:200]} is no file of a result")
+        seen.add(path)
+        yield path, size, digest
 
 
 def fence_of(fields: Any) -> int:

@@ -61,7 +61,7 @@ class Written:
 
     Attributes
     ----------
-    path : Path
+    path : Path or StoredObject
         Absolute.
     columns : sequence of (str, str)
         Name and type; none where there is no part.
@@ -69,7 +69,7 @@ class Written:
         Rows, bytes and files, None where nothing was written this time.
     """
 
-    path: Path
+    path: SourceFile
     columns: Sequence[tuple[str, str]]
     sizes: tuple[int, int, int] | None
 
@@ -169,7 +169,8 @@ def _output(written: Written) -> OutputDataset:
         of_output["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
             rowCount=rows, size=size, fileCount=files, producer=producer()
         )
-    return OutputDataset("file", clean(str(written.path)), facets=facets, outputFacets=of_output)
+    namespace, name = _dataset(written.path)
+    return OutputDataset(clean(namespace), clean(name), facets=facets, outputFacets=of_output)
 
 
 def clean(text: str) -> str:

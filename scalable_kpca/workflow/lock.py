@@ -28,6 +28,7 @@ __all__ = [
     "describe_owner",
     "output_lock",
     "owner_is_dead",
+    "owner_name",
     "process_identity",
     "release_lock",
 ]
@@ -140,8 +141,8 @@ def release_lock(path: Path, *, force: bool = False) -> dict[str, Any] | None:
         owner = describe_owner(path)
         if owner is not None and not force and not owner_is_dead(owner):
             raise LockedError(
-                f"{path} is held by {_name(owner)}, whose death is not proven; wait for it, or see that it has ended "
-                "and use --force. A process that sleeps and wakes up finds its lock gone, and publishes nothing."
+                f"{path} is held by {owner_name(owner)}, whose death is not proven; wait for it, or see that it has "
+                "ended and use --force. A process that sleeps and wakes up finds its lock gone, and publishes nothing."
             )
         if owner is not None:
             path.unlink(missing_ok=True)
@@ -228,13 +229,14 @@ def _break(path: Path) -> None:
             return
         if not owner_is_dead(owner):
             raise LockedError(
-                f"{path.parent} is being written by {_name(owner)} (lock {path}); wait for it, or remove the lock if "
-                f"that process is certainly gone: skpca unlock {path.parent} --force."
+                f"{path.parent} is being written by {owner_name(owner)} (lock {path}); wait for it, or remove the lock "
+                f"if that process is certainly gone: skpca unlock {path.parent} --force."
             )
         path.unlink(missing_ok=True)
 
 
-def _name(owner: dict[str, Any]) -> str:
+def owner_name(owner: dict[str, Any]) -> str:
+    """An owner in words."""
     return f"process {owner.get('pid', '?')} on {owner.get('host', 'an unknown host')}"
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +19,13 @@ from typing import Any, Literal
 from scalable_kpca.documents import open_plain
 from scalable_kpca.errors import ConfigError, KernelPCAError
 from scalable_kpca.machine import peak_memory
-from scalable_kpca.objects import SourceFile
+from scalable_kpca.objects import SourceFile, StoredObject, is_object
 from scalable_kpca.source.location import find_files
 from scalable_kpca.workflow.files import alone_in, append_line, read_json, replace_file
 from scalable_kpca.workflow.layout import Output, RunDirectory
-from scalable_kpca.workflow.lineage import Attempt, clean, event_line, named_inputs, read_written
+from scalable_kpca.workflow.lineage import Attempt, Written, clean, event_line, named_inputs, read_written
 from scalable_kpca.workflow.loading import Draft, stored_draft
+from scalable_kpca.workflow.mirror import output_at
 from scalable_kpca.workflow.monitor_config import MonitorConfig
 from scalable_kpca.workflow.prometheus import Ending, metrics_text
 
@@ -124,23 +125,30 @@ class Watch:
         if exit_code in (0, 99):
             kind, is_new = "COMPLETE", self.answer.get("status") not in ("unchanged", "restored")
             with _warning_of("what is in the output"):
-                directory = Path(self.answer.get("embedding") or Path(self.answer["run"]) / "embedding")
-                output = read_written(directory, is_new=is_new)
+                output = self._written(is_new=is_new)
         if self._attempt is not None:
             append_line(place, event_line(kind, self._attempt, time.time_ns(), self._inputs, output, message))
+
+    def _written(self, *, is_new: bool) -> Written:
+        """Scores that the command found or wrote, called what they are on S3 where they are there."""
+        place = self.answer.get("embedding") or str(Path(self.answer["run"]) / "embedding")
+        if is_object(place):  # of `transform`
+            return Written(StoredObject.of(place), (), None)
+        found, published = read_written(Path(place), is_new=is_new), self.answer.get("published")
+        return replace(found, path=StoredObject.of(f"{published}/embedding")) if published else found
 
 
 def watch_job(draft: Draft) -> Watch:
     """Of `skpca run`; its caller calls `Watch.start` when the run has a name."""
     try:
-        job = _name_of(draft.base / draft.fields["output"]["path"])
-    except (KeyError, TypeError, ValueError):  # the configuration is refused for that
+        job = output_at(draft.fields["output"]["path"], draft.base).name
+    except (KeyError, TypeError, ValueError, AttributeError):  # the configuration is refused for that
         job = ""
     return Watch("run", draft.monitor(), job)
 
 
 def watch_output(
-    command: Literal["update", "transform"], output: Path, uri: str | None, overrides: Sequence[str]
+    command: Literal["update", "transform"], output: Output, uri: str | None, overrides: Sequence[str]
 ) -> Watch:
     """Of a command that goes on with the run in force, by the section of its configuration and the overrides of that.
 
@@ -150,7 +158,7 @@ def watch_output(
     fields: Any = {}
     run = None
     try:
-        run = Output(output).require_latest()
+        run = output.require_latest()
         fields = read_json(run.path / "run.json")["config"]["monitor"]
     except (KernelPCAError, OSError, KeyError, TypeError):
         pass
@@ -159,7 +167,7 @@ def watch_output(
         section = stored_draft({"monitor": fields}, mine, ("monitor",)).monitor()
     except ConfigError:
         section = MonitorConfig()
-    return Watch(command, section, _name_of(output), run, _files(uri) if section.openlineage else ())
+    return Watch(command, section, output.name, run, _files(uri) if section.openlineage else ())
 
 
 @contextmanager
@@ -220,11 +228,6 @@ def _files(uri: str | None) -> Sequence[SourceFile]:
         return [] if uri is None else find_files(uri, Path.cwd())
     except (KernelPCAError, OSError, ValueError, RuntimeError):
         return []
-
-
-def _name_of(directory: Path) -> str:
-    """What a directory is called where it really is, however one gets there."""
-    return Path(os.path.realpath(directory)).name
 
 
 def _is_installed(library: str) -> bool:

@@ -30,7 +30,12 @@ Place = Annotated[NonEmpty, AfterValidator(_without_secrets)]
 class OutputConfig(Section):
     """Where results go."""
 
-    path: Place = Field(description="Directory, relative to the configuration file.")
+    path: Place = Field(description="Directory, relative to the configuration file, or s3://BUCKET/PREFIX.")
+    work: NonEmpty | None = Field(
+        default=None,
+        description="For results on S3: the directory, relative to the configuration file, in which rows, tiles and "
+        "journals are, and from which results are published; by default one below the user's cache directory.",
+    )
     format: Literal["parquet", "zarr"] = Field(
         default="parquet",
         description="Whether scores stand beside the ids in Parquet, or in the zarr group embedding.zarr beside that.",

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from scalable_kpca.errors import ConfigError, storage_errors
 from scalable_kpca.markup import Html, html, join, spell
+from scalable_kpca.objects import put_object
 from scalable_kpca.plots import check_plots
 from scalable_kpca.workflow import page_facts, page_figures, page_health, page_plan
 from scalable_kpca.workflow.account import Account, read_account
 from scalable_kpca.workflow.files import replace_page
 from scalable_kpca.workflow.layout import PAGE, Output, RunDirectory
 from scalable_kpca.workflow.parts import score_names
+from scalable_kpca.workflow.remote import RemoteOutput
 from scalable_kpca.workflow.score_files import STORE
 from scalable_kpca.workflow.score_sample import ScoreSample, choose_colour, read_sample
 
@@ -48,7 +50,7 @@ def write_page(output: Output, destination: Path | None = None, *, colour: str |
     ----------
     output : Output
     destination : Path, optional
-        File that ends in ``.html``; ``report.html`` in the output by default.
+        File that ends in ``.html``; by default ``report.html`` in the output, also on S3.
     colour : str, optional
         Column beside the scores that colours them; by default the first passthrough column of numbers or of few values.
 
@@ -85,6 +87,8 @@ def write_page(output: Output, destination: Path | None = None, *, colour: str |
         )
     text = _compose(account, sample, chosen)
     replace_page(place, text)
+    if destination is None and output.remote is not None:
+        put_object(RemoteOutput(output.remote).page, text.encode())
     return Page(place, run, len(text.encode()), chosen)
 
 

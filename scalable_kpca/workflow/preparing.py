@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalable_kpca.errors import ConfigError, InvalidInputError
-from scalable_kpca.objects import is_object
 from scalable_kpca.source import Copies, RawSource, SampledSource, Source, open_source, prepare_columns, sample_columns
 from scalable_kpca.source.location import COPIED, find_files, local_files, source_kind
-from scalable_kpca.workflow.checks import check_names, check_separate
+from scalable_kpca.workflow.checks import check_apart, check_names
 from scalable_kpca.workflow.config import Config, SourceConfig
 from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.identity import Planned, Prepared, run_fingerprint
-from scalable_kpca.workflow.layout import WRITES, Output
+from scalable_kpca.workflow.layout import Output
+from scalable_kpca.workflow.mirror import output_at, refresh
 from scalable_kpca.workflow.planned import plan_job
 
 __all__ = ["outline", "prepare"]
@@ -57,6 +57,7 @@ def prepare(config: Config, base: Path) -> Prepared:
     Where columns are prepared, their rows are read once more, for what they are prepared with. See `outline`.
     """
     output = _output_of(config, base)
+    refresh(output)
     raw = _open(config, base, output)
     states = {path: file_states([path]) for path in raw.paths}
     digest, source = raw.fingerprint(), raw  # type: str, Source
@@ -69,10 +70,9 @@ def prepare(config: Config, base: Path) -> Prepared:
 
 
 def _output_of(config: Config, base: Path) -> Output:
-    if is_object(config.output.path):
-        raise ConfigError(f"output.path={config.output.path!r}: results are written to disks only; name a directory.")
-    output = Output((base / config.output.path).resolve())
-    check_separate("output.path", output.path, WRITES, config.source.uri, base)
+    named = output_at(config.output.path, base, config.output.work)
+    output = replace(named, path=named.path.resolve())
+    check_apart("output.path", output, config.source.uri, base)
     return output
 
 

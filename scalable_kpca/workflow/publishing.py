@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalable_kpca.disk import remove_tree, sync
-from scalable_kpca.errors import LockedError, StorageError, UnreadableError, storage_errors
+from scalable_kpca.disk import remove_tree
+from scalable_kpca.errors import LockedError, StorageError, UnreadableError
 from scalable_kpca.source import remove_copies
 from scalable_kpca.workflow.files import read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import PAGE, Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
+from scalable_kpca.workflow.mirror import RemoteWriter, claim, remote_writing
 
 __all__ = ["Writer", "sweep", "writing"]
 
@@ -29,6 +30,8 @@ class Writer:
         Held.
     fence : int
         Number of this writer: above that of everyone who has published before.
+    remote : RemoteWriter, optional
+        The same of the output on S3 that this one is the working directory of.
 
     Notes
     -----
@@ -40,10 +43,13 @@ class Writer:
     output: Output
     lock: Lock
     fence: int
+    remote: RemoteWriter | None = None
 
     def require(self) -> None:
         """LockedError when the lock is lost; to be asked before anything is written over."""
         self.lock.require()
+        if self.remote is not None:
+            self.remote.lease.require()
 
     def withdraw(self, run: RunDirectory) -> None:
         """Take a commit back, before anything of the run is touched."""
@@ -77,7 +83,8 @@ class Writer:
             write_json(run.path / "COMMIT.json", {"fingerprint": run.fingerprint, "fence": self.fence, "files": listed})
 
     def point_to(self, run: RunDirectory) -> None:
-        """Put a committed run in force."""
+        """Put a committed run in force, on S3 first where it goes there."""
+        uploaded = None if self.remote is None else self.remote.upload(run, self.fence)
         with self.lock.turn():
             published = _published(self.output)
             if published >= self.fence:
@@ -85,6 +92,8 @@ class Writer:
                     f"{self.output.path} was written by another run, number {published}, while this one, number "
                     f"{self.fence}, slept; its results stay, and nothing is published: run again."
                 )
+            if self.remote is not None and uploaded is not None:
+                self.remote.point_to(run, uploaded, self.fence)
             write_json(self.output.path / "latest.json", {"run": run.fingerprint, "fence": self.fence})
 
 
@@ -97,17 +106,15 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
     LockedError, StorageError
         See `output_lock`.
     """
-    with storage_errors(f"creating {output.path}"):
-        output.path.mkdir(parents=True, exist_ok=True)
-        sync(output.path.parent)
-    with output_lock(output.lock) as lock:
+    claim(output)
+    with output_lock(output.lock) as lock, remote_writing(output) as remote:
         for leftover in _half_written(output, run):
             with contextlib.suppress(OSError):
                 remove_tree(leftover)
         remove_copies(output.tables, None)  # those that killed processes left half made
         # a pointer that is gone or damaged does not set the numbers back
         last = max([_published(output), *(run.fence for run in output.runs())])
-        yield Writer(output, lock, last + 1)
+        yield Writer(output, lock, last + 1, remote)
 
 
 def sweep(output: Output, run: RunDirectory) -> None:

@@ -9,6 +9,7 @@ from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import LockedError
 from scalable_kpca.source import CopiedSource, PreparedSource, Source, remove_copies
 from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
+from scalable_kpca.workflow.mirror import retain_remote
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
 
@@ -51,6 +52,8 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
             for other in _superfluous(writer.output, run, int(keep)):
                 writer.withdraw(other)
                 remove_tree(other.path)
+        if writer.remote is not None:
+            retain_remote(writer.remote, run, keep)
     except LockedError as error:
         logger.warning("%s", f"the lock was lost after publishing, and nothing more is removed ({error})")
     except OSError as error:

@@ -22,7 +22,7 @@ from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
 from scalable_kpca.source import PreparedSource, Source
-from scalable_kpca.workflow.checks import check_separate
+from scalable_kpca.workflow.checks import check_apart
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
 from scalable_kpca.workflow.embedding import write_scores
@@ -30,7 +30,7 @@ from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, read_json, write_json
 from scalable_kpca.workflow.health import PROFILE, Health, check_limits, judge_again, read_profile
 from scalable_kpca.workflow.inverse import learn_map
-from scalable_kpca.workflow.layout import RESULTS, WRITES, Output, RunDirectory
+from scalable_kpca.workflow.layout import RESULTS, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
@@ -129,7 +129,7 @@ def update_output(
     before = _Before.read(output, overrides)
     source = None
     if uri is not None:
-        check_separate("OUTPUT", output.path.resolve(), WRITES, uri, base)
+        check_apart("OUTPUT", output, uri, base)
         source = open_like(before.run.path, before.model, uri, base)
     offered = [] if source is None else _partitions_of(source)
     withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
