@@ -5,6 +5,8 @@ import os
 import hypothesis
 import pytest
 
+from tests.s3 import moto, server  # noqa: F401
+
 hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
 
