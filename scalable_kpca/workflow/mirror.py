@@ -69,6 +69,14 @@ class RemoteWriter:
         self.lease.require()
         self.output.point_to(run, place, fence, self.known)
 
+    def sweep(self) -> None:
+        """Remove what writers that have died left half written, and other places of a run than the last one."""
+        try:
+            self.lease.require()
+            self.output.remove(_sorted_out(self.output)[1])
+        except OSError as error:  # the next one tries again
+            logger.warning("%s", f"{self.output.place}: what was left there could not be removed: {error}")
+
 
 def output_at(uri: str, base: Path, work: str | None = None) -> Output:
     """The output that a path or a URI ``s3://BUCKET/PREFIX`` means, as it is on this machine.
@@ -182,29 +190,27 @@ def unlock_output(output: Output, *, force: bool = False) -> dict[str, Any] | No
     return there or owner
 
 
-def retain_remote(writer: RemoteWriter, run: RunDirectory, keep: str | int) -> None:
-    """Remove what has never been in force or is no longer, as `keep` says; see `retention.retain`.
+def retain_remote(writer: RemoteWriter, run: RunDirectory, keep: int) -> None:
+    """Remove there all but the last `keep` runs, and those that they go on with; see `retention.retain`."""
+    there, _ = _sorted_out(writer.output)
+    facts = {name: writer.output.fence_and_previous(one) for name, one in there.items()}
+    needed = _needed(run.fingerprint, facts, keep)
+    writer.lease.require()
+    writer.output.remove([one for name, one in there.items() if name not in needed])
 
-    Notes
-    -----
-    What is not whole was left by a writer that has died; of several places of one run, the one in force stays.
-    """
-    remote = writer.output
+
+def _sorted_out(remote: RemoteOutput) -> tuple[dict[str, Publication], list[Publication]]:
+    """Each run that is there, in the place that is in force or was written last, and everything else."""
     pointer, _ = remote.read_pointer()
     current = None if pointer is None else remote.place / pointer["path"]
-    newest: dict[str, Publication] = {}
+    there: dict[str, Publication] = {}
     rest = []
     for one in sorted(remote.publications(), key=lambda one: one.place != current):
-        if one.fingerprint in newest or one.commit_list() is None:
+        if one.fingerprint in there or one.commit_list() is None:
             rest.append(one)
         else:
-            newest[one.fingerprint] = one
-    if isinstance(keep, int):
-        facts = {name: remote.fence_and_previous(one) for name, one in newest.items()}
-        needed = _needed(run.fingerprint, facts, keep)
-        rest += [one for name, one in newest.items() if name not in needed]
-    writer.lease.require()
-    remote.remove(rest)
+            there[one.fingerprint] = one
+    return there, rest
 
 
 def _needed(current: str, facts: dict[str, tuple[int, str | None]], keep: int) -> set[str]:

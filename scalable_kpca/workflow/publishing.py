@@ -95,6 +95,8 @@ class Writer:
             if self.remote is not None and uploaded is not None:
                 self.remote.point_to(run, uploaded, self.fence)
             write_json(self.output.path / "latest.json", {"run": run.fingerprint, "fence": self.fence})
+        if self.remote is not None:
+            self.remote.sweep()
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
             for other in _superfluous(writer.output, run, int(keep)):
                 writer.withdraw(other)
                 remove_tree(other.path)
-        if writer.remote is not None:
+        if writer.remote is not None and isinstance(keep, int):
             retain_remote(writer.remote, run, keep)
     except LockedError as error:
         logger.warning("%s", f"the lock was lost after publishing, and nothing more is removed ({error})")
