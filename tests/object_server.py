@@ -72,6 +72,7 @@ class ObjectServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a head and a body are two small packets
     served: ObjectServer
 
     def log_message(self, *_: Any) -> None:

@@ -461,7 +461,7 @@ def test_a_working_directory_belongs_to_one_output(server, tmp_path):
     with pytest.raises(ConfigError, match="is the working directory of"):
         execute(job(tmp_path, "work"))
     with pytest.raises(ConfigError, match="is a directory itself"):
-        prepare(Config.model_validate(fields("plain", output={"path": "plain", "work": "x"})), tmp_path)
+        prepare(Config.model_validate(fields("plain") | {"output": {"path": "plain", "work": "x"}}), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -120,13 +120,9 @@ def claim(output: Output) -> None:
     with storage_errors(f"creating {output.path}"):
         output.path.mkdir(parents=True, exist_ok=True)
         sync(output.path.parent)
-    mark = output.path / MARK
-    known, wanted = read_json(mark), None if output.remote is None else {"output": str(output.remote)}
-    if known is None and wanted is not None and not (output.path / "runs").exists():
-        write_json(mark, wanted)
-    elif known != wanted:
-        what = "holds results of its own" if known is None else f"is the working directory of {known}"
-        raise ConfigError(f"{output.path} {what}; name another directory for {output.place}.")
+    _check_mark(output)
+    if output.remote is not None:
+        write_json(output.path / MARK, {"output": str(output.remote)})
 
 
 def refresh(output: Output) -> None:
@@ -134,6 +130,8 @@ def refresh(output: Output) -> None:
 
     Raises
     ------
+    ConfigError
+        See `claim`.
     LockedError
         When there is something to bring, and another process works in that directory.
     BusyError, StorageError
@@ -141,9 +139,10 @@ def refresh(output: Output) -> None:
 
     Notes
     -----
-    Nothing is done for an output that is a directory. Cost: two requests, and one for each page of a listing, where
+    Nothing is brought to an output that is a directory. Cost: two requests, and one for each page of a listing, where
     the run is here already; else its bytes, each file checked by its digest.
     """
+    _check_mark(output)
     if output.remote is None or _is_up_to_date(output, RemoteOutput(output.remote)):
         return
     claim(output)
@@ -307,6 +306,18 @@ def _content(run: RunDirectory) -> bytes | None:
         return (run.path / COMMIT).read_bytes()
     except OSError:
         return None
+
+
+def _check_mark(output: Output) -> None:
+    known, wanted = read_json(output.path / MARK), None if output.remote is None else {"output": str(output.remote)}
+    if known == wanted or (known is None and not (output.path / "runs").exists()):
+        return
+    if known is None:
+        what = "holds results of its own"
+    else:
+        named = known.get("output") if isinstance(known, dict) else "?"
+        what = f"is the working directory of {named}"
+    raise ConfigError(f"{output.path} {what}; name another directory, or that output.")
 
 
 def _cache_directory(place: StoredObject) -> Path:
