@@ -262,9 +262,13 @@ def test_what_is_unlike_the_fit_is_marked_with_its_column(updated, tmp_path):
     change(folder, "metrics.json", health={path: entries | {"outside": {"value": None, "where": "x1"}}})
     write_page(Output(folder / "out"))
     page = page_of(folder)
-    assert re.search(r"<strong><data [^>]*>7\.5</data> <small>&lt;x0&gt;</small></strong> above", page)
-    assert "<strong><em>not finite</em> <small>x1</small></strong> above" in page
+    assert re.search(
+        r"<strong><data [^>]*>7\.5</data></strong> <small>above <data .*?</data></small> <small>&lt;x0&gt;</small>",
+        page,
+    )
+    assert re.search(r"<strong><em>not finite</em></strong> <small>above .*?</small> <small>x1</small>", page)
     assert "pc_001</small>" not in page
+    assert "<em>psi</em>: population stability index of its scores; the limit is <data" in page
 
 
 @pytest.mark.usefixtures("words_only")
@@ -272,7 +276,49 @@ def test_drift_beyond_its_threshold_is_marked(updated, tmp_path):
     folder = Path(shutil.copytree(updated, tmp_path / "copy"))
     change(folder, "metrics.json", drift={str((updated / "days" / "second.parquet").resolve()): None})
     write_page(Output(folder / "out"))
-    assert "<strong><em>not finite</em></strong> above" in page_of(folder)
+    assert "<strong><em>not finite</em></strong> <small>above" in page_of(folder)
+
+
+@pytest.mark.usefixtures("words_only")
+@pytest.mark.parametrize(
+    ("drift", "psi", "words"),
+    [
+        (1.0, 0.0, "No new partition is above a limit of drift or health."),
+        (99.0, 0.0, "1 of 1 new partitions is above a limit of drift or health: second.parquet."),
+        (1.0, None, "1 of 1 new partitions is above a limit of drift or health: second.parquet."),
+    ],
+)
+def test_a_page_says_first_which_partitions_are_above_a_limit(updated, tmp_path, drift, psi, words):
+    folder = Path(shutil.copytree(updated, tmp_path / "copy"))
+    path = str((updated / "days" / "second.parquet").resolve())
+    change(folder, "metrics.json", drift={path: drift}, health={path: {"psi": {"value": psi, "where": "pc_000"}}})
+    write_page(Output(folder / "out"))
+    lead = re.search(r'<p class="lead">(.*?)</p>', page_of(folder), re.DOTALL)[1]
+    assert words in Seen(lead).words
+
+
+@pytest.mark.usefixtures("words_only")
+def test_only_the_first_of_many_partitions_above_a_limit_are_named(updated, tmp_path):
+    folder = Path(shutil.copytree(updated, tmp_path / "copy"))
+    change(folder, "metrics.json", drift={f"days/{day}.parquet": 99.0 for day in range(5)}, health={})
+    write_page(Output(folder / "out"))
+    words = Seen(page_of(folder)).words
+    assert "5 of 5 new partitions are above a limit of drift or health: 0.parquet, 1.parquet, 2.parquet, …" in words
+
+
+@pytest.mark.usefixtures("words_only")
+def test_a_base_run_has_no_new_partitions_to_judge(updated, tmp_path):
+    write_page(Output(updated / "base"), tmp_path / "base.html")
+    assert "above a limit" not in Seen((tmp_path / "base.html").read_text(encoding="utf-8")).words
+
+
+def test_long_names_of_files_and_columns_wrap_inside_their_table(updated):
+    page = page_of(updated)
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    for selector in ("th .name", "td small"):
+        rule = re.search(rf"^{selector} {{(.*?)}}", style, re.DOTALL | re.MULTILINE)[1]
+        assert {"white-space: normal", "overflow-wrap: anywhere"} <= {part.strip() for part in rule.split(";")}
+    assert re.search(r'<th scope="row"><span class="name" title="[^"]*second.parquet">second.parquet</span></th>', page)
 
 
 @pytest.mark.usefixtures("words_only")

@@ -121,4 +121,5 @@ def _compose(account: Account, sample: ScoreSample, colour: str | None) -> Html:
         page_facts.environment(account),
     ]
     template = files("scalable_kpca.workflow").joinpath("page.html").read_text(encoding="utf-8")
-    return html(template, title=title, headline=page_facts.headline(account), sections=join(sections, "\n"))
+    headline = join((page_facts.headline(account), page_health.verdict(account)), " ")
+    return html(template, title=title, headline=headline, sections=join(sections, "\n"))

@@ -56,8 +56,8 @@ def what_ran(account: Account) -> Html:
         rows += [
             ("update of", html("<code>$name</code>", name=shorten(run.previous or ""))),
             ("base", html("<code>$name</code>", name=shorten(run.base or ""))),
-            ("added", number(len(run.added))),
-            ("withdrawn", number(len(run.withdrawn))),
+            ("added", _partitions(len(run.added))),
+            ("withdrawn", _partitions(len(run.withdrawn))),
         ]
     text = shorten(account.config, MOST_CONFIG)
     config = html("<details><summary>Configuration</summary><pre>$text</pre></details>", text=text)
@@ -169,6 +169,10 @@ def _landmarks(account: Account) -> Html | None:
         return None
     how = "" if found is None else f", {shorten(found.method)}{': ' + shorten(found.note) if found.note else ''}"
     return html("$kept$how", kept=number(kept, "certificate.n_landmarks"), how=how)
+
+
+def _partitions(count: int) -> Html:
+    return html("$count partition$s", count=number(count), s="" if count == 1 else "s")
 
 
 def _count(account: Account) -> Html:

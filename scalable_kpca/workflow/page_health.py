@@ -7,11 +7,32 @@ from typing import Any
 from scalable_kpca.health import MEASURES
 from scalable_kpca.markup import Html, html, join, number, section, shorten, table
 from scalable_kpca.workflow.account import Account, Deviation
-from scalable_kpca.workflow.page_plan import partition_name
+from scalable_kpca.workflow.page_plan import is_above, marked, partition_name
 
-__all__ = ["health"]
+__all__ = ["health", "verdict"]
 
 MOST_PARTITIONS = 40
+MOST_NAMES = 3
+
+
+def verdict(account: Account) -> Html:
+    """Which new partitions are above a limit of drift or health, in a sentence; empty where none was compared."""
+    metrics = account.metrics
+    new = list(dict.fromkeys((*metrics.drift, *metrics.health)))
+    if not new:
+        return Html()
+    above = [path for path in new if _is_unlike(account, path)]
+    if not above:
+        return html("No new partition is above a limit of drift or health.")
+    names = join(map(partition_name, above[:MOST_NAMES]), ", ")
+    return html(
+        "<strong>$m of $n new partitions $are above a limit of drift or health</strong>: $names$more",
+        m=len(above),
+        n=len(new),
+        are="is" if len(above) == 1 else "are",
+        names=names,
+        more=", …" if len(above) > MOST_NAMES else ".",
+    )
 
 
 def health(account: Account) -> Html:
@@ -25,12 +46,12 @@ def health(account: Account) -> Html:
         (partition_name(path), *(_cell(account, path, measure, entries.get(measure)) for measure in measures))
         for path, entries in shown
     ]
-    meanings = [html("<li>$name: $text.</li>", name=measure, text=MEASURES[measure]) for measure in measures]
+    meanings = [_meaning(measure, _limit(account, measure)) for measure in measures]
     more = len(found) - len(shown)
     left = html("<p>The table has the last $m of $n partitions.</p>", m=len(shown), n=len(found)) if more else Html()
     words = html(
-        "<p>New rows against those of the fit, less what chance gives so many; 0 is as in the fit. Each "
-        "number is of the column or component that is furthest.</p><ul>$meanings</ul>",
+        "<p>How far new rows are from those of the fit, less what chance gives so many; 0 is as in the fit. Each "
+        "number is of the column or component that is furthest, which stands below it.</p><ul>$meanings</ul>",
         meanings=join(meanings),
     )
     return section("Health", table("New partitions against the fit", ("partition", *measures), rows), left, words)
@@ -39,10 +60,25 @@ def health(account: Account) -> Html:
 def _cell(account: Account, path: str, measure: str, found: Deviation | None) -> Any:
     if found is None:
         return "–"
-    warn = getattr(account.run.config.drift, measure).warn
-    shown = number(found.value, f"health:{path}:{measure}")
+    shown = marked(number(found.value, f"health:{path}:{measure}"), found.value, _limit(account, measure))
     if found.where and (found.value is None or found.value > 0):
         shown = html("$shown <small>$where</small>", shown=shown, where=shorten(found.where, 40))
-    if warn is not None and (found.value is None or found.value > warn):
-        shown = html("<strong>$shown</strong> above $warn", shown=shown, warn=number(warn))
     return shown
+
+
+def _meaning(measure: str, warn: float | None) -> Html:
+    limit = html("no limit is set") if warn is None else html("the limit is $warn", warn=number(warn))
+    return html("<li><em>$name</em>: $text; $limit.</li>", name=measure, text=MEASURES[measure], limit=limit)
+
+
+def _limit(account: Account, measure: str) -> float | None:
+    warn: float | None = getattr(account.run.config.drift, measure).warn
+    return warn
+
+
+def _is_unlike(account: Account, path: str) -> bool:
+    metrics, drift = account.metrics, account.run.config.drift
+    if path in metrics.drift and is_above(metrics.drift[path], drift.warn):
+        return True
+    found = metrics.health.get(path, {})
+    return any(is_above(found[measure].value, _limit(account, measure)) for measure in MEASURES if measure in found)

@@ -27,7 +27,7 @@ from scalable_kpca.plots import draw_plan, svg_of
 from scalable_kpca.workflow.account import Account
 from scalable_kpca.workflow.ledger import Partition
 
-__all__ = ["partition_name", "partitions", "plan_and_actual"]
+__all__ = ["is_above", "marked", "partition_name", "partitions", "plan_and_actual"]
 
 MOST_PARTITIONS = 100
 MOST_TIMES = 1e6  # of what was planned, in a picture
@@ -148,14 +148,25 @@ def _partition(account: Account, part: Partition) -> tuple[Any, ...]:
     is_new = part.path in drift
     ratio = drift[part.path] if is_new else account.ledger.drift([part])[part.path]
     shown = number(ratio, f"drift:{part.path}" if is_new else "")
-    if warn is not None and (ratio is None or ratio > warn):
-        shown = html("<strong>$shown</strong> above $warn", shown=shown, warn=number(warn))
-    return name, number(part.rows), "this update" if is_new else "an update", percent(part.residual), shown
+    came_by = "this update" if is_new else "an update"
+    return name, number(part.rows), came_by, percent(part.residual), marked(shown, ratio, warn)
+
+
+def marked(shown: Html, value: float | None, warn: float | None) -> Html:
+    """A number, which stands out with its limit where it is above that."""
+    if not is_above(value, warn):
+        return shown
+    return html("<strong>$shown</strong> <small>above $warn</small>", shown=shown, warn=number(warn))
+
+
+def is_above(value: float | None, warn: float | None) -> bool:
+    """Whether a number, None for an infinite one, is above a limit, where there is one."""
+    return warn is not None and (value is None or value > warn)
 
 
 def partition_name(path: str) -> Html:
     """The file name of a partition, and its path where one points at it."""
-    return html('<span title="$path">$name</span>', path=shorten(path), name=_name(path))
+    return html('<span class="name" title="$path">$name</span>', path=shorten(path), name=_name(path))
 
 
 def _name(path: str) -> str:
