@@ -15,11 +15,14 @@ the second one exits with 75 and is tried again later.
 import base64
 import fnmatch
 import io
+import math
 import os
+import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
 
@@ -56,7 +59,7 @@ def base(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     partitions_def=dg.DailyPartitionsDefinition(START),
     pool="skpca",
     retry_policy=RETRY,
-    check_specs=[dg.AssetCheckSpec(DRIFT, asset="embedding", description="Whether the landmarks reach that day.")],
+    check_specs=[dg.AssetCheckSpec(DRIFT, asset="embedding", description="Whether that day is like the base.")],
     kinds={"parquet"},
 )
 def embedding(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
@@ -65,7 +68,8 @@ def embedding(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResul
     try:
         result = _start(context, "update", OUTPUT, "--source", source)
     except dg.Failure as failure:
-        if "drift.fail" in str(failure.description):  # the day is refused, and the version before stays in force
+        # such as drift.mean.fail: the day is refused, and the version before stays in force
+        if re.search(r"\bdrift\.(\w+\.)?fail is", str(failure.description)):
             yield dg.AssetCheckResult(check_name=DRIFT, passed=False, description=failure.description)
         raise
     # what a ledger says of a day is there when nothing is to do, too
@@ -75,8 +79,8 @@ def embedding(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResul
     drift = {part["path"]: _ratio(part["residual"], ledger["residual"]) for part in parts}
     metadata = _described(result, sum(part["rows"] for part in parts))
     if drift:
-        metadata["drift"] = max(drift.values())
-    yield dg.MaterializeResult(metadata=metadata, check_results=[_judged(drift, result)])
+        metadata["drift"] = _number(max(drift.values()))
+    yield dg.MaterializeResult(metadata=metadata, check_results=[_judged(result, drift)])
 
 
 daily = dg.define_asset_job("daily", selection=[embedding])
@@ -102,17 +106,75 @@ def _ratio(residual: float, of_base: float) -> float:
     return float("inf") if residual > 0 else 1.0
 
 
-def _judged(drift: dict[str, float], result: CommandResult) -> dg.AssetCheckResult:
-    """Whether no file of a day is above drift.warn; one above drift.fail never gets here."""
-    warn = result.read("run.json")["config"]["drift"]["warn"]
-    above = {path: ratio for path, ratio in drift.items() if warn is not None and ratio > warn}
+class Finding(NamedTuple):
+    """A file that is further from the base than a limit of daily.yaml allows; `skpca schema` prints what they mean."""
+
+    path: str
+    measure: str  # landmarks, or missing, outside, mean, spread, unknown, psi, novelty
+    column: str  # or component; empty where it is of all rows
+    value: float
+    level: str  # warn or fail
+    limit: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Larger for worse."""
+        return self.level == "fail", self.value / max(self.limit, 1e-12)
+
+    def __str__(self) -> str:
+        measure = f"{self.measure} of {self.column}" if self.column else self.measure
+        key = f"drift.{self.level}" if self.measure == "landmarks" else f"drift.{self.measure}.{self.level}"
+        return f"{measure} is {self.value:.3g} in {Path(self.path).name}, and {key} is {self.limit:g}"
+
+
+def _number(value: float) -> dg.MetadataValue[Any]:
+    """As the page of an asset can show it, where infinity is no number."""
+    return dg.MetadataValue.float(value) if math.isfinite(value) else dg.MetadataValue.text("infinite")
+
+
+def _judged(result: CommandResult, drift: dict[str, float]) -> dg.AssetCheckResult:
+    """Whether no file of a day is above a limit; one above a limit to fail at was refused, unless that came later."""
+    limits = result.read("run.json")["config"]["drift"]
+    above = [found for path, ratio in drift.items() for found in _above(path, "landmarks", "", ratio, limits)]
+    for path, measures in _health(result, set(drift)).items():
+        for measure, entry in measures.items():
+            value = math.inf if entry["value"] is None else entry["value"]
+            above += _above(path, measure, entry["where"], value, limits[measure])
+    description = f"{len({found.path for found in above})} of {len(drift)} files are above a limit"
+    metadata: dict[str, Any] = {path: _number(ratio) for path, ratio in drift.items()}
+    worst = max(above, key=lambda found: found.rank, default=None)
+    if worst is not None:
+        description += f"; {worst}"
+        metadata |= {
+            "worst": str(worst),
+            "measure": worst.measure,
+            "column": worst.column,
+            "value": _number(worst.value),
+        }
     return dg.AssetCheckResult(
         check_name=DRIFT,
-        passed=not above,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(above)} of {len(drift)} files are above drift.warn, {warn}",
-        metadata={path: dg.FloatMetadataValue(ratio) for path, ratio in drift.items()},
+        passed=worst is None,
+        severity=dg.AssetCheckSeverity.ERROR if worst and worst.level == "fail" else dg.AssetCheckSeverity.WARN,
+        description=description,
+        metadata=metadata,
     )
+
+
+def _above(path: str, measure: str, column: str, value: float, limits: dict[str, Any]) -> list[Finding]:
+    """The highest limit that a value is above, if any."""
+    levels = [level for level in ("fail", "warn") if limits[level] is not None and value > limits[level]]
+    return [Finding(path, measure, column, value, level, limits[level]) for level in levels[:1]]
+
+
+def _health(result: CommandResult, paths: set[str]) -> dict[str, dict[str, Any]]:
+    """How the rows of files differ from those of the base, as the run has said that added them: this or one before."""
+    found: dict[str, dict[str, Any]] = {}
+    while result.run is not None and paths - set(found):
+        health = result.read("metrics.json").get("health", {})
+        found |= {path: health[path] for path in (paths - set(found)) & set(health)}
+        previous = result.read("run.json").get("previous")
+        result = replace(result, run=result.run.with_name(previous) if previous else None)
+    return found
 
 
 def _described(result: CommandResult, n_rows: int) -> dict[str, Any]:

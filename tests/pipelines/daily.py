@@ -17,7 +17,7 @@ import pytest
 
 from tests.support import skip
 
-__all__ = ["FAR", "N_ROWS", "PIPELINES", "daily_job", "exits_with", "load", "require"]
+__all__ = ["FAR", "N_ROWS", "PIPELINES", "daily_job", "exits_with", "load", "require", "write_rows"]
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 N_ROWS = 60  # of a day
@@ -42,10 +42,10 @@ def require(library: str) -> None:
 def daily_job(folder: Path) -> Iterator[Path]:
     """A folder with daily.yaml, history/ and days/, which the environment names to what is imported meanwhile."""
     shutil.copy(PIPELINES / "daily.yaml", folder)
-    _write_rows(folder / "history" / "base.parquet", 0)
+    write_rows(folder / "history" / "base.parquet", 0)
     for day in range(1, 7):
-        _write_rows(folder / "days" / f"2026-01-0{day}.parquet", day)
-    _write_rows(folder / "days" / f"{FAR}-part-0.parquet", 9, shift=50.0)
+        write_rows(folder / "days" / f"2026-01-0{day}.parquet", day)
+    write_rows(folder / "days" / f"{FAR}-part-0.parquet", 9, shift=50.0)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
@@ -75,7 +75,8 @@ sys.exit({codes}[n])
     return [sys.executable, "-c", source]
 
 
-def _write_rows(path: Path, seed: int, shift: float = 0.0) -> None:
+def write_rows(path: Path, seed: int, shift: float | tuple[float, ...] = 0.0) -> None:
+    """Rows of a day in a file of Parquet, all of their columns or each of the three shifted."""
     rows = np.random.default_rng(seed).normal(size=(N_ROWS, 3)) + shift
     path.parent.mkdir(exist_ok=True)
     columns = {f"x{column}": rows[:, column] for column in range(3)}

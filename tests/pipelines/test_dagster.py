@@ -3,13 +3,16 @@
 import base64
 import datetime
 import json
+import math
 import shutil
 
 import pytest
 
-from tests.pipelines.daily import FAR, N_ROWS, PIPELINES, daily_job, exits_with, load, require
+from tests.pipelines.daily import FAR, N_ROWS, PIPELINES, daily_job, exits_with, load, require, write_rows
 
 require("dagster")
+
+SHIFTED = "2026-01-07"  # a day of which one column has moved by 1.7 standard deviations, within the landmarks' reach
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +22,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def definitions(folder):
+    write_rows(folder / "days" / f"{SHIFTED}.parquet", 7, shift=(0.0, 1.7, 0.0))
     with daily_job(folder):
         yield load("dagster_definitions")
 
@@ -103,8 +107,77 @@ def test_a_day_above_the_warning_fails_its_check_and_is_there(definitions, insta
     monkeypatch.setenv("SKPCA_DRIFT__WARN", "0.5")
     result, metadata, check = materialize_day(definitions, instance, "2026-01-05")
     assert (result.success, check.passed, check.severity) == (True, False, AssetCheckSeverity.WARN)
-    assert check.description == "1 of 1 files are above drift.warn, 0.5"
+    said = f"landmarks is {metadata['drift']:.3g} in 2026-01-05.parquet, and drift.warn is 0.5"
+    assert check.description == f"1 of 1 files are above a limit; {said}"
+    assert (check.metadata["measure"].value, check.metadata["value"].value) == ("landmarks", metadata["drift"])
     assert metadata["drift"] > 0.5
+
+
+def test_a_day_whose_column_has_moved_is_refused_above_its_limit_to_fail_at(folder, definitions, instance, monkeypatch):
+    from dagster import AssetCheckSeverity
+
+    monkeypatch.setenv("SKPCA_DRIFT__MEAN__FAIL", "1.1")
+    before = days_of(folder)
+    result, metadata, check = materialize_day(definitions, instance, SHIFTED)
+    assert (result.success, metadata, days_of(folder)) == (False, None, before)
+    assert (check.passed, check.severity) == (False, AssetCheckSeverity.ERROR)
+    assert '"x1"' in check.description
+    assert "drift.mean.fail is 1.1" in check.description
+    assert count_of(result, "STEP_UP_FOR_RETRY") == 0
+
+
+def test_a_day_whose_column_has_moved_fails_its_check_whatever_the_landmarks_reach(folder, definitions, instance):
+    from dagster import AssetCheckSeverity
+
+    result, metadata, check = materialize_day(definitions, instance, SHIFTED)
+    assert (result.success, check.passed, check.severity) == (True, False, AssetCheckSeverity.WARN)
+    run = json.loads((folder / "out" / "daily" / "latest.json").read_text())["run"]
+    described, metrics = (
+        json.loads((folder / "out" / "daily" / "runs" / run / name).read_text())
+        for name in ("run.json", "metrics.json")
+    )
+    limits, (health,) = described["config"]["drift"], metrics["health"].values()
+    assert metadata["drift"] < limits["warn"]
+    assert (health["mean"]["where"], health["mean"]["value"] > limits["mean"]["warn"]) == ("x1", True)
+    found = {name: entry.value for name, entry in check.metadata.items()}
+    shares = {name: entry["value"] / limits[name]["warn"] for name, entry in health.items() if limits[name]["warn"]}
+    worst = max(shares, key=shares.get)
+    entry = health[worst]
+    assert (found["measure"], found["column"], found["value"]) == (worst, entry["where"], entry["value"])
+    limit = f"drift.{worst}.warn is {limits[worst]['warn']:g}"
+    assert found["worst"] == f"{worst} of {entry['where']} is {entry['value']:.3g} in {SHIFTED}.parquet, and {limit}"
+    assert check.description == f"1 of 1 files are above a limit; {found['worst']}"
+
+
+def test_a_day_that_was_added_earlier_is_judged_by_what_was_found_then(definitions, instance):
+    _, first, _ = materialize_day(definitions, instance, SHIFTED)
+    materialize_day(definitions, instance, "2026-01-06")
+    _, again, check = materialize_day(definitions, instance, SHIFTED)
+    assert (first["status"], again["status"]) == ("unchanged", "unchanged")
+    assert (check.passed, check.metadata["column"].value) == (False, "x1")
+    _, _, check = materialize_day(definitions, instance, "2026-01-06")
+    assert (check.passed, check.description) == (True, "0 of 1 files are above a limit")
+
+
+def test_infinity_is_a_word_in_metadata_where_it_is_no_number(definitions):
+    assert [definitions._number(value).value for value in (1.5, math.inf)] == [1.5, "infinite"]
+
+
+def test_of_what_is_above_a_limit_the_worst_is_what_would_be_refused_then_what_is_furthest_beyond(definitions):
+    limits = {
+        "mean": {"warn": 1.0, "fail": 2.0},
+        "psi": {"warn": 0.0, "fail": None},
+        "spread": {"warn": None, "fail": 9},
+    }
+    values = {"mean": (0.5, 1.0, 1.5, 2.5), "psi": (0.0, 0.1), "spread": (8.0, math.inf)}
+    found = [
+        finding
+        for measure, several in values.items()
+        for value in several
+        for finding in definitions._above("a.parquet", measure, "x", value, limits[measure])
+    ]
+    listed = [(finding.measure, finding.value) for finding in sorted(found, key=lambda finding: finding.rank)]
+    assert listed == [("mean", 1.5), ("psi", 0.1), ("mean", 2.5), ("spread", math.inf)]
 
 
 def test_a_day_that_is_too_far_away_is_refused_by_an_error_and_not_tried_again(folder, definitions, instance):
