@@ -360,6 +360,14 @@ def test_a_pointer_that_was_written_though_no_answer_came_counts(server):
         replace_object(place, b'{"other": 1}', None)
 
 
+def test_a_store_without_conditional_writes_is_refused(server, tmp_path):
+    put_days(server, (1,))
+    server.knows_conditions = False
+    with pytest.raises(StorageError, match="writes objects whatever the condition"):
+        execute(job(tmp_path))
+    assert "bucket/out/latest.json" not in server.objects
+
+
 def test_what_is_missing_there_is_published_again(server, tmp_path):
     put_days(server, (1, 2))
     execute(job(tmp_path))

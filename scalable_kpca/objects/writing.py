@@ -14,7 +14,7 @@ from scalable_kpca.objects.reading import read_object
 __all__ = ["put_object", "remove_objects", "replace_object", "upload_file", "writing_object"]
 
 PART_BYTES = 8 * 2**20  # of an upload in parts; S3 takes 10 000 of them
-AT_ONCE = 4  # parts on their way
+AT_ONCE = 2  # parts on their way
 KEYS_AT_ONCE = 1000  # that S3 removes by one request
 
 

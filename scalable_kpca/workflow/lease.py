@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scalable_kpca.documents import format_json, parse_json
-from scalable_kpca.errors import LockedError
+from scalable_kpca.errors import LockedError, StorageError
 from scalable_kpca.objects import ReplacedObjectError, StoredObject, read_object, replace_object
 from scalable_kpca.workflow.lock import owner_is_dead, owner_name, process_identity
 
@@ -27,6 +27,7 @@ __all__ = ["Lease", "free_lease", "lease_owner", "remote_lease"]
 LEASE_SECONDS = 120.0  # without a renewal, as another process sees it by its own clock
 RENEW_SECONDS = 15.0
 LOOK_SECONDS = 1.0
+NOBODYS_TAG = '"00000000000000000000000000000000"'
 
 logger = logging.getLogger(__name__)
 
@@ -132,9 +133,24 @@ def _acquire(place: StoredObject) -> str:
     if owner is not None and not owner_is_dead(owner):
         tag = _await_end(place, owner, tag)
     try:
-        return replace_object(place, _content(process_identity(os.getpid())), tag)
+        mine = replace_object(place, _content(process_identity(os.getpid())), tag)
     except ReplacedObjectError as error:
         raise LockedError(f"{place} was taken by another process just now; wait for it and run again.") from error
+    for wrong in (None, NOBODYS_TAG):
+        _require_refusal(place, wrong)
+    return mine
+
+
+def _require_refusal(place: StoredObject, wrong: str | None) -> None:
+    """StorageError where a server does not know conditions: there, two writers at once would both win."""
+    try:
+        replace_object(place, _content(None), wrong)
+    except ReplacedObjectError:
+        return
+    raise StorageError(
+        f"the server of {place} writes objects whatever the condition (If-None-Match, If-Match), so that two runs at "
+        "once could mix their results; use a store that knows conditional writes, as S3 does, or a directory."
+    )
 
 
 def _await_end(place: StoredObject, owner: dict[str, Any], tag: str | None) -> str | None:

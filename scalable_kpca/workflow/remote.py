@@ -41,7 +41,7 @@ from scalable_kpca.workflow.layout import PAGE, RunDirectory, committed_files, f
 __all__ = ["COMMIT", "Publication", "RemoteOutput", "upload_files"]
 
 COMMIT = "COMMIT.json"
-AT_ONCE = 8  # files on their way
+AT_ONCE = 4  # files on their way, some 16 MiB each at most
 PIECE_BYTES = 8 * 2**20  # of a file, that are asked for and held at once
 
 
