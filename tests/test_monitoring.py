@@ -244,7 +244,7 @@ def test_an_output_cannot_name_files_of_other_kinds(job, section):
     description = Output(job.parent / "out" / "daily").require_latest().path / "run.json"
     fields = json.loads(description.read_text())
     description.write_text(json.dumps({**fields, "config": {**fields["config"], "monitor": section}}))
-    watch = monitoring.watch_output("update", Path("out/daily"), "base", [])
+    watch = monitoring.watch_output("update", Output(Path("out/daily")), "base", [])
     assert (watch.section.prometheus, watch.section.openlineage) == (None, None)
 
 

@@ -135,7 +135,7 @@ def test_run_directory_holds_results_and_no_copy_of_the_rows(job):
     assert {Path(path).parts[0] for path in committed} == results
     stored = sum(array.size for array in _arrays(done.run.path / "model"))
     assert stored < 4 * 25 * 25, "the model grows with the landmarks, not with the rows"
-    assert verify_output(job / "out").problems == []
+    assert verify_output(Output(job / "out")).problems == []
 
 
 def _arrays(model: Path):
@@ -250,7 +250,7 @@ def test_interrupted_run_reads_no_finished_wave_again_and_gives_the_same_bits(jo
         with pytest.raises(KeyboardInterrupt):
             run(job)
     assert waves == [WAVE]
-    facts = inspect_output(job / "out").facts
+    facts = inspect_output(Output(job / "out")).facts
     (progress,) = [text for name, text in facts.items() if name.startswith("run ")]
     n_rows = sum([rows for rows in PART_ROWS if rows][:WAVE])
     assert progress == f"in progress, landmarks found, sums over {n_rows} rows"

@@ -563,8 +563,8 @@ def test_the_command_answers_in_one_line_and_its_page_is_its_owners(copy):
 
 def test_other_commands_pass_a_page_over_and_leave_it(copy):
     before = page_of(copy)
-    assert verify_output(copy / "out").problems == []
-    assert inspect_output(copy / "out").problems == []
+    assert verify_output(Output(copy / "out")).problems == []
+    assert inspect_output(Output(copy / "out")).problems == []
     (copy / "out" / ".report.html.1.new").write_text("of a command that was killed")
     source = {"uri": "data/*.parquet", "id": "id", "features": "x*", "passthrough": HOSTILE}
     again = execute(prepare(Config.model_validate(settings(source=source, novelty=True)), copy))

@@ -134,7 +134,7 @@ def test_thirty_days_added_one_by_one_are_all_at_once(base):
         f"day-{day}.parquet" for day in range(1, 31)
     ]
     assert [entry["own"] is None for entry in ledger["partitions"]] == [True] * 3 + [False] * 27
-    assert verify_output(base / "out").problems == []
+    assert verify_output(Output(base / "out")).problems == []
 
 
 def test_scores_of_an_update_are_those_of_the_new_rows_by_the_new_model(base):
@@ -261,7 +261,7 @@ def test_a_day_that_came_by_an_update_is_withdrawn_by_its_own_sums(base, caplog)
         entry["fingerprint"] for entry in json.loads((done.run.path / "ledger.json").read_text())["partitions"][3:]
     ]
     assert list((done.run.path / "embedding").iterdir()) == []
-    assert verify_output(base / "out").problems == []
+    assert verify_output(Output(base / "out")).problems == []
 
 
 def test_a_day_of_the_base_run_is_read_again_to_be_withdrawn(base):
@@ -349,7 +349,7 @@ def test_drift_beyond_a_threshold_warns_and_beyond_another_fails(base, caplog):
     for words in ("day-4.parquet", f"{done.drift[str(far)]:.3g} times", "drift.fail is 2", "nothing is published"):
         assert words in failed.output
     assert Output(base / "strict").require_latest().path == before
-    assert verify_output(base / "strict").problems == []
+    assert verify_output(Output(base / "strict")).problems == []
 
 
 def test_drift_of_rows_that_rounding_hides_is_no_drift(tmp_path, caplog):
@@ -500,7 +500,7 @@ def test_a_damaged_version_is_not_built_on_and_its_base_can_be_put_back(base, fi
     assert in_force(base) == first
     assert update(base, str(day)).status == "done"
     assert in_force(base) == damaged.path
-    assert verify_output(base / "out").problems == []
+    assert verify_output(Output(base / "out")).problems == []
 
 
 def test_sums_of_earlier_updates_are_shared_between_runs_where_there_are_links(base, monkeypatch):

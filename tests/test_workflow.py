@@ -218,7 +218,7 @@ def test_run_in_force_with_a_damaged_result_is_repaired_by_the_same_job(tmp_path
     again = run(tmp_path)
     assert again.status == "done"
     assert again.fit.build_counts.computed == 0
-    assert verify_output(tmp_path / "out").problems == []
+    assert verify_output(Output(tmp_path / "out")).problems == []
     assert np.array_equal(scores(again), expected)
     assert run(tmp_path).status == "unchanged"
 
@@ -243,7 +243,7 @@ def test_damaged_run_that_is_no_longer_in_force_is_repaired_before_it_is_put_bac
     run(tmp_path, n_components=2)
     remove(first.run.path / "metrics.json")
     assert run(tmp_path).status == "done"
-    assert verify_output(tmp_path / "out").problems == []
+    assert verify_output(Output(tmp_path / "out")).problems == []
 
 
 @pytest.mark.parametrize("piece", ["gram.zarr/tiles/c/0/1", "gram.zarr/zarr.json", "rows.zarr/c/1/0", "labels"])
@@ -252,7 +252,7 @@ def test_missing_work_in_progress_is_no_problem_of_a_committed_run(tmp_path, pie
     first = run(tmp_path)
     remove(first.run.path / piece)
     assert run(tmp_path).status == "unchanged"
-    assert verify_output(tmp_path / "out").problems == []
+    assert verify_output(Output(tmp_path / "out")).problems == []
 
 
 @pytest.mark.slow
@@ -320,7 +320,7 @@ def test_journal_that_a_crash_after_the_publication_left_goes_with_the_next_run(
     leave_journal(first)
     assert run(tmp_path).status == "restored"
     assert not journal.exists()
-    assert verify_output(tmp_path / "out").problems == []
+    assert verify_output(Output(tmp_path / "out")).problems == []
 
 
 def test_package_without_metadata_runs_and_says_that_its_version_is_unknown(tmp_path, monkeypatch):

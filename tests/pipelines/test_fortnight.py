@@ -16,6 +16,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from scalable_kpca.cli import skpca
 from scalable_kpca.model import load_model
 from scalable_kpca.workflow.inspect import verify_output
+from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.ledger import Ledger
 from tests.recovery.jobs import bits_of, latest_run
 from tests.recovery.test_killed_update import command
@@ -103,7 +104,7 @@ class Fortnight:
             for word in words:
                 assert word in self.said
             assert bits_of(latest_run(self.output)) == before
-        assert verify_output(self.output).problems == []
+        assert verify_output(Output(self.output)).problems == []
 
     def features(self, frame: pd.DataFrame) -> np.ndarray:
         """Features by pandas, with the numbers of the base."""
@@ -215,4 +216,4 @@ def test_two_weeks(job):  # one story: each day begins where the day before ende
         job.good_day([f"day-{number}"], [days[number]])
     metrics = json.loads((latest_run(job.output) / "metrics.json").read_text())
     assert metrics["n_samples"] == sum(len(frame.dropna()) for frame in job.present.values())
-    assert verify_output(job.output).problems == []
+    assert verify_output(Output(job.output)).problems == []

@@ -83,8 +83,8 @@ def attempts(folder, method):
     """Everything that reads or goes on with an output: the named errors of those that are refused."""
     output, errors = Output(folder / method), []
     for attempt in (
-        lambda: inspect_output(output.path),
-        lambda: verify_output(output.path),
+        lambda: inspect_output(output),
+        lambda: verify_output(output),
         lambda: transform_source(output, "data/*.parquet", folder, folder / "scores"),
         lambda: write_page(output, folder / "scores.html"),
         lambda: update_output(output, None, folder, withdraw=["day-2.parquet"]),
@@ -124,8 +124,8 @@ def test_a_pointer_to_anything_but_a_run_is_refused(copy, outside, name):
     (copy / "exact" / "latest.json").write_text(json.dumps({"run": name}))
     with out_of_reach(outside), untouched(copy):
         with pytest.raises(StorageError, match=r"latest\.json does not name a committed run; run the job again"):
-            verify_output(copy / "exact")
-        report = inspect_output(copy / "exact")
+            verify_output(Output(copy / "exact"))
+        report = inspect_output(Output(copy / "exact"))
     assert "latest.json does not name a committed run; run the job again" in report.problems[0]
     assert report.facts["in force"] == "none"
 
@@ -181,7 +181,7 @@ def test_a_commit_list_with_anything_but_files_of_results_is_a_problem_and_is_no
     place = in_force(copy)
     (place / "COMMIT.json").write_text(json.dumps({"fingerprint": place.name, "files": entries}))
     with out_of_reach(outside), untouched(copy):
-        assert len(verify_output(copy / "exact").problems) == 1
+        assert len(verify_output(Output(copy / "exact")).problems) == 1
 
 
 OWN = ["../../../../outside/secret.txt", "/etc/hostname", "contributions/../model/model.json", "journal/x.npz", "", 5]
@@ -200,7 +200,7 @@ def test_a_ledger_whose_sums_are_elsewhere_is_damaged(copy, outside, own):
             listed |= {"bytes": (place / "ledger.json").stat().st_size, "sha256": file_digest(place / "ledger.json")}
     (place / "COMMIT.json").write_text(json.dumps(commit))
     with out_of_reach(outside), untouched(copy):
-        assert verify_output(copy / "nystroem").problems == []
+        assert verify_output(Output(copy / "nystroem")).problems == []
         for names in (["day-1.parquet"], ["day-2.parquet"]):
             with pytest.raises(StorageError, match="missing or damaged"):
                 update_output(Output(copy / "nystroem"), None, copy, withdraw=names)
