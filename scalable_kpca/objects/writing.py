@@ -13,7 +13,8 @@ from scalable_kpca.objects.reading import read_object
 
 __all__ = ["put_object", "remove_objects", "replace_object", "upload_file", "writing_object"]
 
-PART_BYTES = 8 * 2**20  # of an upload in parts; S3 takes 10 000 of them
+PART_BYTES = 5 * 2**20  # of an upload in parts: the least that S3 takes
+MOST_PARTS = 9_000  # it takes 10 000 of them
 AT_ONCE = 2  # parts on their way
 KEYS_AT_ONCE = 1000  # that S3 removes by one request
 
@@ -60,8 +61,9 @@ def upload_file(file: Path, place: StoredObject) -> None:
     """Write the contents of a file as an object, in parts where it is large; see `put_object`."""
     import obstore
 
+    chunk = max(PART_BYTES, -(-file.stat().st_size // MOST_PARTS))
     with file.open("rb") as stream, named_errors(place, "writing"):
-        obstore.put(bucket_of(place), place.key, stream, chunk_size=PART_BYTES, max_concurrency=AT_ONCE)
+        obstore.put(bucket_of(place), place.key, stream, chunk_size=chunk, max_concurrency=AT_ONCE)
 
 
 @contextmanager

@@ -41,8 +41,8 @@ from scalable_kpca.workflow.layout import PAGE, RunDirectory, committed_files, f
 __all__ = ["COMMIT", "Publication", "RemoteOutput", "upload_files"]
 
 COMMIT = "COMMIT.json"
-AT_ONCE = 4  # files on their way, some 16 MiB each at most
-PIECE_BYTES = 8 * 2**20  # of a file, that are asked for and held at once
+AT_ONCE = 4  # files on their way, some 16 MiB of each are held
+PIECE_BYTES = 4 * 2**20  # of a file, that are asked for and held at once
 
 
 @dataclass(frozen=True)
