@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["MAX_JSON_BYTES", "format_json", "open_plain", "read_json", "refuse_links"]
+__all__ = ["MAX_JSON_BYTES", "format_json", "open_plain", "parse_json", "read_json", "refuse_links"]
 
 # A commit list has some 200 bytes for a file, a ledger some 400 for a partition, a model's description some 20 for the
 # name of a feature: room for 160 000 partitions and 300 000 files. Parsed, hostile JSON takes up to 25 times its bytes.
@@ -63,10 +63,16 @@ def read_json(path: Path) -> Any:
         size = os.fstat(stream.fileno()).st_size
         if size > MAX_JSON_BYTES:
             raise ValueError(f"it has {size} bytes, and at most {MAX_JSON_BYTES} are read")
-        text = stream.read(size).decode()
+        return parse_json(stream.read(size))
+
+
+def parse_json(content: bytes) -> Any:
+    """JSON value of the contents of a file; see `read_json` for the ValueErrors."""
+    if len(content) > MAX_JSON_BYTES:
+        raise ValueError(f"it has {len(content)} bytes, and at most {MAX_JSON_BYTES} are read")
     try:
         return json.loads(
-            text, object_pairs_hook=_object, parse_constant=_number, parse_float=_number, parse_int=_integer
+            content.decode(), object_pairs_hook=_object, parse_constant=_number, parse_float=_number, parse_int=_integer
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

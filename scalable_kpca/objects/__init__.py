@@ -4,13 +4,17 @@ from scalable_kpca.objects.buckets import MissingObjectError, ReplacedObjectErro
 from scalable_kpca.objects.places import SourceFile, StoredObject, is_object
 from scalable_kpca.objects.reading import (
     ObjectFile,
+    check_bucket,
     has_object,
     list_objects,
+    object_sizes,
     object_state,
     open_object,
+    read_beginning,
     read_object,
 )
 from scalable_kpca.objects.writing import (
+    UPLOAD_BYTES,
     put_object,
     remove_objects,
     replace_object,
@@ -19,17 +23,21 @@ from scalable_kpca.objects.writing import (
 )
 
 __all__ = [
+    "UPLOAD_BYTES",
     "MissingObjectError",
     "ObjectFile",
     "ReplacedObjectError",
     "SourceFile",
     "StoredObject",
+    "check_bucket",
     "has_object",
     "is_object",
     "list_objects",
+    "object_sizes",
     "object_state",
     "open_object",
     "put_object",
+    "read_beginning",
     "read_object",
     "remove_objects",
     "replace_object",

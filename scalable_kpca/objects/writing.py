@@ -11,10 +11,11 @@ from scalable_kpca.objects.buckets import ReplacedObjectError, bucket_of, import
 from scalable_kpca.objects.places import StoredObject
 from scalable_kpca.objects.reading import read_object
 
-__all__ = ["put_object", "remove_objects", "replace_object", "upload_file", "writing_object"]
+__all__ = ["UPLOAD_BYTES", "put_object", "remove_objects", "replace_object", "upload_file", "writing_object"]
 
 PART_BYTES = 8 * 2**20  # of an upload in parts; S3 takes 10 000 of them
 AT_ONCE = 4  # parts on their way
+UPLOAD_BYTES = (AT_ONCE + 1) * PART_BYTES  # that an object on its way takes of memory
 KEYS_AT_ONCE = 1000  # that S3 removes by one request
 
 
@@ -70,7 +71,7 @@ def writing_object(place: StoredObject) -> Iterator[BinaryIO]:
 
     Notes
     -----
-    Memory: `AT_ONCE` parts of `PART_BYTES`. Parts of an upload that was broken off are invisible, and are kept and
+    Memory: `UPLOAD_BYTES`. Parts of an upload that was broken off are invisible, and are kept and
     charged for until a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) removes them.
     """
     import_obstore()
