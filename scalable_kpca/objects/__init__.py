@@ -3,6 +3,7 @@
 from scalable_kpca.objects.buckets import MissingObjectError, ReplacedObjectError
 from scalable_kpca.objects.places import SourceFile, StoredObject, is_object
 from scalable_kpca.objects.reading import (
+    READ_BYTES,
     ObjectFile,
     check_bucket,
     has_object,
@@ -23,6 +24,7 @@ from scalable_kpca.objects.writing import (
 )
 
 __all__ = [
+    "READ_BYTES",
     "UPLOAD_BYTES",
     "MissingObjectError",
     "ObjectFile",

@@ -16,6 +16,7 @@ from scalable_kpca.objects.buckets import (
 from scalable_kpca.objects.places import StoredObject
 
 __all__ = [
+    "READ_BYTES",
     "ObjectFile",
     "check_bucket",
     "has_object",
@@ -27,7 +28,7 @@ __all__ = [
     "read_object",
 ]
 
-MOST_AT_ONCE = 12 * 2**20  # bytes of one request that fills a buffer
+READ_BYTES = 8 * 2**20  # of one request, at most, that fills a buffer
 
 
 class ObjectFile(io.RawIOBase):
@@ -92,7 +93,7 @@ class ObjectFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the beginning of a buffer with the next bytes, as many as one request may ask for; how many came."""
-        content = self.read(min(len(buffer), MOST_AT_ONCE))
+        content = self.read(min(len(buffer), READ_BYTES))
         buffer[: len(content)] = content
         return len(content)
 

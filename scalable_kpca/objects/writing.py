@@ -102,7 +102,8 @@ class _NamedStream:
 
     def write(self, content: Any) -> int:
         with named_errors(self._place, "writing"):
-            return int(self._stream.write(content))
+            # obstore keeps what it is given until a part is full; the caller may write over a buffer before
+            return int(self._stream.write(bytes(content)))
 
 
 def _put(place: StoredObject, content: bytes, mode: Any) -> str:
