@@ -14,6 +14,7 @@ from scalable_kpca.documents import MAX_JSON_BYTES, parse_json
 from scalable_kpca.errors import BusyError
 from scalable_kpca.gram.places import GROUP, DamagedChunkError
 from scalable_kpca.objects import (
+    READ_BYTES,
     MissingObjectError,
     ObjectFile,
     ReplacedObjectError,
@@ -26,9 +27,7 @@ from scalable_kpca.objects import (
     writing_object,
 )
 
-__all__ = ["PIECE_BYTES", "ChunkObjects"]
-
-PIECE_BYTES = 8 * 2**20  # of a request for a part of a chunk, as nearly as equal pieces can be
+__all__ = ["ChunkObjects"]
 
 
 class ChunkObjects:
@@ -75,12 +74,12 @@ class ChunkObjects:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[tuple[io.BufferedReader, int]]:
-        """An object, in pieces of about `PIECE_BYTES`; BusyError where it is written anew meanwhile."""
+        """An object, in equal pieces of at most `READ_BYTES`; BusyError where it is written anew meanwhile."""
         place = self._root / name
         try:
             with ObjectFile(place) as file:
                 size = file.n_bytes
-                pieces = max(1, round(size / PIECE_BYTES))
+                pieces = max(1, -(-size // READ_BYTES))
                 yield io.BufferedReader(file, max(1, -(-size // pieces))), size
         except MissingObjectError as error:
             raise DamagedChunkError("the chunk itself is gone") from error

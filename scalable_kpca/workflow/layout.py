@@ -11,6 +11,7 @@
        journal/                                    that rows and labels are whole, and whose they are; the journal
                                                    holds the passes that a killed solve replays
        journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
+       tiles.json                                  where the tiles are, when they are on S3
        damaged/                                    tiles that did not match their checksum or their sums
        model/ embedding/ metrics.json run.json     results
        embedding.zarr                              scores of a job with ``output.format: zarr``; labels in embedding/
@@ -34,11 +35,12 @@ from scalable_kpca.errors import StorageError, UnreadableError
 from scalable_kpca.faults import is_loss
 from scalable_kpca.workflow.files import file_digest, read_json
 
-__all__ = ["EMBEDDING", "PAGE", "RESULTS", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
+__all__ = ["EMBEDDING", "PAGE", "RESULTS", "TILES", "WORK", "WRITES", "Output", "RunDirectory", "fence_of", "is_digest"]
 
 EMBEDDING = ("embedding", "embedding.zarr")
 RESULTS = ("model", *EMBEDDING, "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
-WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
+TILES = "tiles.json"
+WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", TILES, "damaged", "journal")
 PAGE = "report.html"
 
 # what a reader may come upon in an output, down to where the parts are
