@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.stages import execute, outline, prepare
 from tests import test_s3_source
 from tests.object_server import Request
+from tests.support import tmpfs
 
 server, moto = test_s3_source.server, test_s3_source.moto  # fixtures
 digests = test_s3_source.digests
@@ -392,6 +394,21 @@ def test_the_group_is_described_last_and_only_where_it_is_not_yet(bucket, engine
     assert bucket.objects[f"bucket/{STORE.key}/zarr.json"] != b"other"
 
 
+def test_two_that_build_at_once_give_the_same_bits_and_one_store(bucket, engine, tmp_path):
+    expected = bits(open_store(engine, tmp_path / "gram.zarr")[0].build())
+
+    def build(_):
+        with open_engine("synchronous") as own:
+            return bits(open_store(own)[0].build())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(build, range(2))) == [expected, expected]
+    gram, tiles = open_store(engine)
+    assert tiles.missing() == ()
+    assert gram.build().counts == TileCounts(read=10)
+    assert len(bucket.objects) == 3 + 10 + 16
+
+
 # ---------------------------------------------------------------- jobs
 
 
@@ -424,7 +441,7 @@ def test_landmarks_that_passes_refine_use_stored_tiles(bucket, folder):
 def test_plans_say_where_tiles_go_or_that_there_are_none(folder):
     reasons = outline(Config.model_validate(fields_of()), folder).plan.reasons
     assert any("tiles go to s3://bucket/tiles" in reason for reason in reasons)
-    np.lib.format.open_memmap(folder / "many.npy", "w+", "float32", (3_000_000, 2))
+    np.lib.format.open_memmap(folder / "many.npy", "w+", "float32", (1_000_000, 2))
     many = fields_of(source={"uri": "many.npy"}, method="auto", tile_rows=None, solver={})
     planned = outline(Config.model_validate(many), folder).plan
     assert planned.method == "nystroem"
@@ -438,6 +455,33 @@ def test_tiles_on_s3_take_none_of_the_disk(folder):
     job = outline(Config.model_validate(fields_of(tiles=None, budget=budget)), folder)
     with pytest.raises(ConfigError, match=r"budget\.disk"):
         check_budget(job.config, job.plan, job.source)
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_disk_without_room_for_tiles_takes_a_job_whose_tiles_are_on_s3(folder):
+    rows = np.random.default_rng(5).normal(size=(600, 3))
+    pq.write_table(pa.table({f"x{column}": rows[:, column] for column in range(3)}), folder / "rows.parquet")
+    (folder / "disk").mkdir()
+    with tmpfs(folder / "disk", "size=1500k"):  # tiles of 300 rows are 2.2 MB
+        with pytest.raises(StorageError, match="make room"):
+            run(folder, "disk/local", None, tile_rows=300)
+        assert run(folder, "disk/remote", tile_rows=300).fit.build_counts == TileCounts(computed=3)
+
+
+@pytest.mark.slow
+def test_a_run_keeps_to_its_memory_while_it_sends_and_reads_large_tiles(bucket, folder):
+    rows = np.random.default_rng(5).normal(size=(8192, 16))
+    pq.write_table(pa.table({f"x{column}": rows[:, column] for column in range(16)}), folder / "rows.parquet")
+    cluster, budget = {"kind": "threads", "n_threads": 2}, {"memory": "700MiB"}
+    fields = fields_of(tile_rows=4096, dtype="float32", cluster=cluster, budget=budget)  # three tiles of 64 MiB
+    (folder / "job.yaml").write_text(json.dumps(fields))
+    command = [sys.executable, "-m", "scalable_kpca.cli", "run", str(folder / "job.yaml")]
+    subprocess.run(command, check=True, env=dict(os.environ), capture_output=True)
+    description = json.loads((Output(folder / "out").require_latest().path / "run.json").read_text())
+    assert description["peak_memory"] <= description["plan"]["peak_memory"] <= 700 * 2**20
+    sizes = [request.n_bytes for request in bucket.requests if "/tiles/c/" in request.key and request.n_bytes]
+    assert max(sizes) <= 8 * 2**20
+    assert min(size for size in sizes if size > 1000) >= 7 * 2**20 - 1000  # nine pieces of a tile, or eight parts
 
 
 def test_memory_for_what_is_sent_is_in_the_plan(folder):
