@@ -251,6 +251,23 @@ def test_a_tile_that_is_written_anew_while_it_is_read_is_refused(bucket, engine,
     assert faults.classify(caught.value) == "transient"
 
 
+@pytest.mark.parametrize(("status", "error"), [(503, BusyError), (403, StorageError)])
+@pytest.mark.parametrize("piece", ["/tiles/c/1/2", "/row_sums/c/1/2/0"])
+def test_what_may_not_be_read_is_no_damage_and_stays(piece, status, error, bucket, engine, monkeypatch):
+    monkeypatch.setattr(faults, "LONGEST_WAIT", 0.01)
+    gram, _ = open_store(engine)
+    gram.build()
+    before = dict(bucket.objects)
+    bucket.judge = Judge(lambda _, request: (status, "Refused") if request.key.endswith(piece) else None)
+    for make in (lambda: gram.multiply(np.ones((50, 1))), gram.build):
+        with pytest.raises(error) as caught:
+            make()
+        assert not isinstance(caught.value, CorruptTileError)
+    assert bucket.objects == before
+    bucket.judge = None
+    assert gram.build().counts == TileCounts(read=10)
+
+
 def test_a_buffer_may_be_used_again_as_soon_as_it_is_written(bucket):
     buffer = np.empty(1000, np.uint8)
     with writing_object(STORE) as stream:
@@ -531,10 +548,15 @@ def test_verify_reads_tiles_where_they_are_and_says_where(bucket, folder):
     key = f"{store.path.removeprefix('s3://')}/tiles/c/1/2"
     bucket.objects[key] = flip(bucket.objects[key])
     assert "damaged, made again when needed: (1, 2)" in verify_output(folder / "out").facts["tiles"]
-    bucket.judge = Judge(lambda *_: (503, "SlowDown"))
-    report = verify_output(folder / "out")
-    assert report.facts["tiles"].startswith("not looked at")
-    assert report.problems == []
+    for method in ("GET", "HEAD"):  # of a tile's sums or pieces alone, or of everything
+        bucket.judge = Judge(lambda _, request, method=method: (503, "SlowDown") if refuses(request, method) else None)
+        report = verify_output(folder / "out")
+        assert report.facts["tiles"].startswith("not looked at")
+        assert report.problems == []
+
+
+def refuses(request, method):
+    return "/tiles/c/" in request.key if method == "HEAD" else request.method == method
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"place": "/etc"}', '{"place": "s3:///x"}', '{"place": 3}'])
@@ -546,12 +568,16 @@ def test_a_run_that_does_not_say_where_its_tiles_are_is_no_surprise(text, bucket
     assert bucket.names()
 
 
-def test_tiles_can_move_back_to_the_disk(bucket, folder):
-    run(folder)
-    local = run(folder, tiles=None, n_components=2)
+def test_a_job_that_was_broken_off_can_have_its_tiles_on_the_disk(bucket, folder):
+    bucket.judge = Judge(lambda judge, _: (403, "AccessDenied") if len(judge.commits) > 10 else None)
+    with pytest.raises(StorageError, match="not allowed"):
+        run(folder)
+    (said,) = folder.glob("out/runs/*/tiles.json")
+    local = run(folder, tiles=None)
+    assert local.run.path == said.parent
     assert local.fit.build_counts == TileCounts(computed=N_TILES)
-    assert not (local.run.path / "tiles.json").exists()
-    assert len(bucket.names()) == 3 + N_TILES + 25
+    assert not said.exists()
+    assert verify_output(folder / "out").facts["tiles"] == f"{N_TILES} of {N_TILES} sound"
 
 
 # ---------------------------------------------------------------- a server that knows all of S3
