@@ -198,7 +198,7 @@ def plan(config: Path, overrides: tuple[str, ...], calibrate: bool, as_json: boo
     from scalable_kpca.workflow.stages import outline
 
     job = outline(load_config(config, overrides), config.resolve().parent, calibrate=calibrate)
-    check_budget(job.config.budget, job.plan, job.source)
+    check_budget(job.config, job.plan, job.source)
     _say(plan_lines(job.plan), as_json)
     answer = {"plan": job.plan.to_json()}
     if job.plan.method == "nystroem":

@@ -67,16 +67,12 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """JSON value of a text in UTF-8; ValueError as of `read_json`."""
+    """JSON value of the contents of a file; see `read_json` for the ValueErrors."""
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"it has {len(content)} bytes, and at most {MAX_JSON_BYTES} are read")
     try:
         return json.loads(
-            content.decode(),
-            object_pairs_hook=_object,
-            parse_constant=_number,
-            parse_float=_number,
-            parse_int=_integer,
+            content.decode(), object_pairs_hook=_object, parse_constant=_number, parse_float=_number, parse_int=_integer
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -18,6 +18,7 @@ from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, Tile
 from scalable_kpca.journal import Journal
 from scalable_kpca.kernels import STRIP_ROWS, Cosine, GivenKernel, Kernel
 from scalable_kpca.model import Model
+from scalable_kpca.objects import StoredObject
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.scale import GramScale
 from scalable_kpca.solvers import EigenResult
@@ -61,7 +62,13 @@ class ExactFit:
 
 
 def open_gram(
-    rows: Rows, kernel: Kernel, plan: Plan, engine: Engine, *, path: Path | None = None, fingerprint: str = ""
+    rows: Rows,
+    kernel: Kernel,
+    plan: Plan,
+    engine: Engine,
+    *,
+    path: Path | StoredObject | None = None,
+    fingerprint: str = "",
 ) -> Gram:
     """The Gram matrix in the home that the plan chose.
 
@@ -69,8 +76,8 @@ def open_gram(
     ----------
     rows, kernel, plan, engine
         What it is made of and where.
-    path : Path, optional
-        ``gram.zarr`` for the zarr home.
+    path : Path or StoredObject, optional
+        ``gram.zarr`` for the zarr home, on a disk or on S3.
     fingerprint : str
         Identity of its contents.
 

@@ -66,14 +66,14 @@ class ObjectServer:
         """Requests that wrote an object, a part or the list of its parts."""
         return [request for request in self.requests if request.method in ("PUT", "POST") and request.key]
 
-    def keys(self, prefix: str = "") -> list[str]:
-        """Of all objects, ``bucket/key``, that begin so."""
+    def names(self, prefix: str = "") -> list[str]:
+        """``bucket/key`` of every object that begins so."""
         return sorted(name for name in self.objects if name.startswith(prefix))
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # a head and a body are two small packets
+    disable_nagle_algorithm = True  # contents would wait for the acknowledgement of their headers
     served: ObjectServer
 
     def log_message(self, *_: Any) -> None:
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self, bucket: str, query: dict[str, str]) -> None:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        keys = [name.partition("/")[2] for name in self.served.keys(f"{bucket}/{prefix}")]
+        keys = [name.partition("/")[2] for name in self.served.names(f"{bucket}/{prefix}")]
         entries, folders = [], []
         for key in keys:
             below = key[len(prefix) :]

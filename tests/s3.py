@@ -1,5 +1,6 @@
 """Servers of objects for tests, as fixtures: a small one that counts and refuses, and moto; tables to put there."""
 
+import json
 import os
 import socket
 import subprocess
@@ -100,3 +101,10 @@ def put_days(server, days, folder: Path | None = None) -> None:
         if folder is not None:
             folder.mkdir(exist_ok=True)
             (folder / f"part-{day}.parquet").write_bytes(content_of(day))
+
+
+def digests(run_directory, *spoken: str) -> dict[str, str]:
+    """Of every committed result that says nothing of paths and seconds."""
+    committed = json.loads((run_directory.path / "COMMIT.json").read_text())["files"]
+    with_paths = ("run.json", "ledger.json", *spoken)
+    return {entry["path"]: entry["sha256"] for entry in committed if entry["path"] not in with_paths}

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import zarr
 
-from scalable_kpca.gram.chunks import DamagedChunkError, read_strips, write_chunk
+from scalable_kpca.gram.chunk_files import ChunkFiles
+from scalable_kpca.gram.chunks import read_strips, write_chunk
+from scalable_kpca.gram.places import DamagedChunkError
 from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.source import checked_codecs
 
@@ -33,7 +35,7 @@ def zarr_array(path, dtype):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_zarr_reads_what_is_written_here(tmp_path, shape, dtype):
     array, tile = zarr_array(tmp_path / "a", dtype), values(shape, dtype)
-    with write_chunk(tmp_path / "a" / "c" / "0" / "0", T, dtype) as chunk:
+    with write_chunk(ChunkFiles(tmp_path / "a"), "c/0/0", T, dtype) as chunk:
         for strip in strips_of(tile, 6):
             chunk.append(strip)
     found = array[...]
@@ -48,9 +50,8 @@ def test_zarr_reads_what_is_written_here(tmp_path, shape, dtype):
 def test_what_zarr_writes_is_read_here(tmp_path, shape, dtype, height):
     array, tile = zarr_array(tmp_path / "a", dtype), values(shape, dtype)
     array[: shape[0], : shape[1]] = tile
-    found = [
-        (start, strip.copy()) for start, strip in read_strips(tmp_path / "a" / "c" / "0" / "0", T, shape, dtype, height)
-    ]
+    strips = read_strips(ChunkFiles(tmp_path / "a"), "c/0/0", T, shape, dtype, height)
+    found = [(start, strip.copy()) for start, strip in strips]
     assert [start for start, _ in found] == list(range(0, shape[0], height))
     np.testing.assert_array_equal(np.concatenate([strip for _, strip in found]), tile)
 
@@ -60,24 +61,25 @@ def test_padding_takes_a_few_rows_of_memory_whatever_comes_at_once(tmp_path):
     tile = np.zeros((n, n // 2), np.float32)
     tracemalloc.start()
     try:
-        with write_chunk(tmp_path / "c", n, "float32") as chunk:
+        with write_chunk(ChunkFiles(tmp_path), "c", n, "float32") as chunk:
             chunk.append(tile)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     # a strip, the next one before the first is gone, and a file buffer; the whole chunk is 8 strips
     assert peak < 3 * STRIP_ROWS * n * 4
-    assert all(len(strip) for _, strip in read_strips(tmp_path / "c", n, tile.shape, "float32", STRIP_ROWS))
+    strips = read_strips(ChunkFiles(tmp_path), "c", n, tile.shape, "float32", STRIP_ROWS)
+    assert all(len(strip) for _, strip in strips)
 
 
 def read_all(path):
-    return [strip.copy() for _, strip in read_strips(path, T, (T, T), "float32", 6)]
+    return [strip.copy() for _, strip in read_strips(ChunkFiles(path.parent), path.name, T, (T, T), "float32", 6)]
 
 
 @pytest.fixture
 def chunk_file(tmp_path):
     path = tmp_path / "c" / "0"
-    with write_chunk(path, T, "float32") as chunk:
+    with write_chunk(ChunkFiles(path.parent), path.name, T, "float32") as chunk:
         chunk.append(values((T, T), "float32"))
     assert len(read_all(path)) == 4
     return path
@@ -96,7 +98,7 @@ def test_one_flipped_bit_is_seen_before_the_iteration_ends(chunk_file, at):
 def test_another_size_is_seen_before_the_first_strip(chunk_file, length):
     chunk_file.write_bytes((chunk_file.read_bytes() + b"x")[:length])
     with pytest.raises(DamagedChunkError, match=f"has {length} bytes instead of 1604"):
-        next(read_strips(chunk_file, T, (T, T), "float32", 6))
+        next(read_strips(ChunkFiles(chunk_file.parent), chunk_file.name, T, (T, T), "float32", 6))
 
 
 @pytest.mark.parametrize("instead", ["nothing", "a directory"])
@@ -112,7 +114,7 @@ def test_write_that_fails_leaves_what_was_there(chunk_file):
     before = chunk_file.read_bytes()
 
     def write():
-        with write_chunk(chunk_file, T, "float32") as chunk:
+        with write_chunk(ChunkFiles(chunk_file.parent), chunk_file.name, T, "float32") as chunk:
             chunk.append(np.zeros((6, T), np.float32))
             raise RuntimeError("it could not be evaluated")
 

@@ -74,7 +74,7 @@ def results(server) -> dict[str, bytes]:
     """Objects of the run in force, but what says of paths and seconds."""
     root = f"bucket/out/{pointer(server)['path']}/"
     left_out = ("run.json", "ledger.json", "COMMIT.json")
-    named = {name.removeprefix(root): server.objects[name] for name in server.keys(root)}
+    named = {name.removeprefix(root): server.objects[name] for name in server.names(root)}
     return {name: content for name, content in named.items() if name not in left_out}
 
 
@@ -85,7 +85,7 @@ def local_results(run) -> dict[str, bytes]:
 
 def writers(server) -> set[str]:
     """Places of runs, as ``<fingerprint>/<writer>``."""
-    return {"/".join(name.split("/")[3:5]) for name in server.keys("bucket/out/runs/")}
+    return {"/".join(name.split("/")[3:5]) for name in server.names("bucket/out/runs/")}
 
 
 @pytest.mark.parametrize("method", ["exact", "nystroem"])
@@ -144,7 +144,7 @@ def test_every_command_takes_an_output_on_s3(server, tmp_path):
     local = tmp_path / "scores"
     assert invoke("transform", OUT, "--source", "s3://bucket/later", "--to", str(local), *work)[0] == 0
     assert {f"bucket/scores/{file.name}" for file in local.iterdir()} | {"bucket/scores/_SUCCESS"} == set(
-        server.keys("bucket/scores/")
+        server.names("bucket/scores/")
     )
     for file in local.iterdir():
         assert server.objects[f"bucket/scores/{file.name}"] == file.read_bytes()
@@ -283,7 +283,7 @@ def test_a_run_that_is_killed_while_it_publishes_is_finished_by_the_next(n_write
     put_days(server, (1, 2))
     whole = execute(job(tmp_path, method="exact", work="whole"))
     expected, n_all = local_results(whole.run), len(server.wrote())
-    for name in server.keys("bucket/out"):
+    for name in server.names("bucket/out"):
         del server.objects[name]
     at, process = n_writes if n_writes > 0 else n_all + 1 + n_writes, []
     server.requests.clear()
@@ -372,7 +372,7 @@ def test_what_is_missing_there_is_published_again(server, tmp_path):
     put_days(server, (1, 2))
     execute(job(tmp_path))
     published = results(server)
-    for name in server.keys(f"bucket/out/{pointer(server)['path']}/embedding/"):
+    for name in server.names(f"bucket/out/{pointer(server)['path']}/embedding/"):
         del server.objects[name]
     assert invoke("verify", OUT)[0] == 74
     done = execute(job(tmp_path))
@@ -385,7 +385,7 @@ def test_what_is_missing_there_is_published_again(server, tmp_path):
 def test_what_was_removed_there_is_not_in_force_here(server, tmp_path):
     put_days(server, (1, 2))
     execute(job(tmp_path))
-    for name in server.keys("bucket/out"):
+    for name in server.names("bucket/out"):
         del server.objects[name]
     assert (
         invoke("transform", OUT, "--source", "s3://bucket/days", "--to", "x", "--work", str(tmp_path / "work"))[0] == 74
@@ -396,7 +396,7 @@ def test_what_was_removed_there_is_not_in_force_here(server, tmp_path):
 def test_damage_there_is_found_by_whoever_brings_it(server, tmp_path):
     put_days(server, (1, 2))
     execute(job(tmp_path))
-    (name,) = [name for name in server.keys("bucket/out") if name.endswith("part-00000.parquet")]
+    (name,) = [name for name in server.names("bucket/out") if name.endswith("part-00000.parquet")]
     server.objects[name] = server.objects[name][:-1] + b"!"
     code, _, text = invoke("verify", OUT, "--work", str(tmp_path / "work"))
     assert code == 74
@@ -516,14 +516,14 @@ def test_scores_that_fail_leave_nothing_and_occupied_places_are_refused(server, 
     code, _, text = invoke(*scores, "s3://bucket/scores")
     server.judge = None
     assert code == 75, text
-    assert server.keys("bucket/scores") == []
+    assert server.names("bucket/scores") == []
     server.put("bucket", "scores/mine", b"mine")
     code, _, text = invoke(*scores, "s3://bucket/scores")
-    assert (code, server.keys("bucket/scores")) == (74, ["bucket/scores/mine"])
+    assert (code, server.names("bucket/scores")) == (74, ["bucket/scores/mine"])
     assert "s3://bucket/scores holds objects" in text
     server.put("bucket", "other/_STARTED", b"")
     code, _, text = invoke(*scores, "s3://bucket/other")
-    assert (code, server.keys("bucket/other")) == (74, ["bucket/other/_STARTED"])
+    assert (code, server.names("bucket/other")) == (74, ["bucket/other/_STARTED"])
     for place in (f"{OUT}/scores", OUT, "s3://bucket/days/scores", "s3://name:secret@bucket/x"):
         code, _, text = invoke(*scores, place)
         assert code == 78, text
@@ -570,3 +570,32 @@ def test_moto_takes_source_and_results(moto, tmp_path):
         replace_object(StoredObject.of(f"{OUT}/latest.json"), b"{}", None)
     with pytest.raises(OSError, match="replaced"):
         replace_object(StoredObject.of(f"{OUT}/latest.json"), b"{}", '"0123"')
+
+
+@pytest.mark.slow
+def test_moto_takes_source_tiles_and_results_together(moto, tmp_path):
+    rows = (2, 10, 3)
+    days = tmp_path / "days"
+    days.mkdir()
+    for day in rows:
+        (days / f"part-{day}.parquet").write_bytes(content_of(day))
+        moto.put(f"days/part-{day}.parquet", content_of(day))
+    same = {"method": "exact", "gram": "zarr", "tile_rows": 64, "solver": {"name": "block_krylov"}}
+    local = execute(job(tmp_path, "local", uri="days", **same))
+    described = fields(OUT, **same)
+    described["output"] |= {"work": "work", "tiles": "s3://bucket/tiles", "format": "parquet"}
+    done = execute(prepare(Config.model_validate(described), tmp_path))
+    assert done.run.fingerprint == local.run.fingerprint
+    assert done.fit.build_counts.computed == local.fit.build_counts.computed == 10
+    assert local_results(done.run) == local_results(local.run)
+    assert not (done.run.path / "gram.zarr").exists()
+    # another machine finds the tiles: of another number of components nothing is evaluated
+    again = execute(
+        prepare(
+            Config.model_validate(
+                described | {"n_components": 2, "output": described["output"] | {"work": "elsewhere"}}
+            ),
+            tmp_path,
+        )
+    )
+    assert (again.fit.build_counts.computed, again.fit.build_counts.read) == (0, 10)

@@ -25,7 +25,7 @@ from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.scoring import transform_source
 from scalable_kpca.workflow.stages import execute, outline, prepare
 from scalable_kpca.workflow.update import update_output
-from tests.s3 import N_FEATURES, N_ROWS, content_of, put_days
+from tests.s3 import N_FEATURES, N_ROWS, content_of, digests, put_days
 
 
 def config(uri: str, method: str = "nystroem", output: str = "out", **changes: object) -> Config:
@@ -43,13 +43,6 @@ def config(uri: str, method: str = "nystroem", output: str = "out", **changes: o
 
 def run(folder: Path, uri: str, **changes: object):
     return execute(prepare(config(uri, **changes), folder)).run
-
-
-def digests(run_directory, *spoken: str) -> dict[str, str]:
-    """Of every committed result that says nothing of paths and seconds."""
-    committed = json.loads((run_directory.path / "COMMIT.json").read_text())["files"]
-    with_paths = ("run.json", "ledger.json", *spoken)
-    return {entry["path"]: entry["sha256"] for entry in committed if entry["path"] not in with_paths}
 
 
 @pytest.mark.parametrize("method", ["exact", "nystroem"])

@@ -483,7 +483,7 @@ def test_tiles_are_planned_for_a_disk_that_the_journal_fits_on_too(tmp_path, mon
         config = Config.model_validate(settings(gram="auto", budget={"disk": rows + tiles + spare}))
         prepared = prepare(config, tmp_path)
         assert prepared.plan.gram == home
-        check_budget(config.budget, prepared.plan, prepared.source)
+        check_budget(config, prepared.plan, prepared.source)
     assert asked == [(tiles + journal - 1, "large"), (tiles - 1, "never")]
 
 

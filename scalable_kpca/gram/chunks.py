@@ -1,4 +1,6 @@
-"""One tile as one chunk file of a zarr array, strip by strip: what is read or written is never held whole.
+"""One tile as one chunk of a zarr array, strip by strip, and the small chunks of its sums; wherever chunks lie.
+
+What is read or written of a tile is never held whole.
 
 zarr's own reading makes the file's bytes, then the decoded chunk, then the selection; writing makes three copies too. A
 pass over stored tiles then spends more time on copies and fresh pages than on products. The layout is that of the zarr
@@ -8,37 +10,34 @@ and four bytes of checksum; zarr reads what is written here, and the other way r
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.gram.places import ChunkPlace, DamagedChunkError, ReadStream, WriteStream
 from scalable_kpca.kernels import STRIP_ROWS
 
-__all__ = ["ChunkWriter", "DamagedChunkError", "read_strips", "write_chunk"]
+__all__ = ["ChunkWriter", "read_strips", "read_sums", "sums_bytes", "write_chunk", "write_sums"]
+
+CHECKSUM_BYTES = 4
 
 Tile = NDArray[np.floating[Any]]
-
-
-class DamagedChunkError(ValueError):
-    """A chunk file is gone, has another size, or does not match its checksum."""
+Vector = NDArray[np.float64]
 
 
 def read_strips(
-    path: Path, tile_rows: int, shape: tuple[int, int], dtype: str, strip_rows: int
+    place: ChunkPlace, name: str, tile_rows: int, shape: tuple[int, int], dtype: str, strip_rows: int
 ) -> Iterator[tuple[int, Tile]]:
-    """Strips of a tile from its chunk file, top down, each read into the same buffer.
+    """Strips of a tile from its chunk, top down, each read into the same buffer.
 
     Parameters
     ----------
-    path : Path
-        The file.
+    place, name : ChunkPlace, str
+        The chunk.
     tile_rows : int
         t: the chunk is t × t.
     shape : tuple of int
@@ -58,43 +57,69 @@ def read_strips(
     Raises
     ------
     DamagedChunkError
-        Before the first strip when the file is gone or has another size; after the last one, when the checksum is
+        Before the first strip when the chunk is gone or has another size; after the last one, when the checksum is
         wrong: what was made of the strips must not be used before the iteration has ended.
     OSError
-        When the file cannot be read.
+        When the chunk cannot be read.
 
     Notes
     -----
-    Memory: one strip of t columns. The system is asked for the whole chunk at once, so that it reads on while a strip
-    is used.
+    Memory: one strip of t columns, and of an object of S3 a piece of it, twice while it comes.
     """
     stored = np.dtype(dtype).newbyteorder("<")
     size = tile_rows * tile_rows * stored.itemsize
-    with _open(path) as file:
-        found = os.fstat(file.fileno()).st_size
-        if found != size + 4:
-            raise DamagedChunkError(f"the chunk has {found} bytes instead of {size + 4}")
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+    with place.reading(name) as (stream, found):
+        if found != size + CHECKSUM_BYTES:
+            raise DamagedChunkError(f"the chunk has {found} bytes instead of {size + CHECKSUM_BYTES}")
         buffer = np.empty((min(strip_rows, tile_rows), tile_rows), stored)
         checksum = 0
         for start in range(0, tile_rows, len(buffer)):
             strip = buffer[: tile_rows - start]
-            _fill(file, strip)
+            _fill(stream, strip)
             checksum = google_crc32c.extend(checksum, strip)
             if np.isnan(strip[0, 0]) and start < shape[0]:
                 raise DamagedChunkError("it holds fill values")
             if start < shape[0]:
                 yield start, strip[: shape[0] - start, : shape[1]]
-        if checksum != int.from_bytes(file.read(4), "little"):
+        stored_checksum = np.empty(CHECKSUM_BYTES, np.uint8)
+        _fill(stream, stored_checksum)
+        if checksum != int.from_bytes(stored_checksum.tobytes(), "little"):
             raise DamagedChunkError("the checksum does not match the contents")
 
 
-class ChunkWriter:
-    """A chunk file on its way: strips go in from the top; see `write_chunk`."""
+def sums_bytes(tile_rows: int) -> int:
+    """Size of the chunk of the row sums of a tile."""
+    return 8 * tile_rows + CHECKSUM_BYTES
 
-    def __init__(self, file: BinaryIO, tile_rows: int, dtype: str) -> None:
-        self._file, self._tile_rows = file, tile_rows
+
+def read_sums(place: ChunkPlace, name: str, tile_rows: int) -> Vector | None:
+    """Row sums of a tile, shape (t,); None where none were written, DamagedChunkError where they are not whole."""
+    size = sums_bytes(tile_rows)
+    content = place.read(name, size + 1)
+    if content is None:
+        return None
+    if len(content) != size:
+        raise DamagedChunkError(f"the chunk of its sums does not have {size} bytes")
+    values, checksum = content[:-CHECKSUM_BYTES], content[-CHECKSUM_BYTES:]
+    if google_crc32c.value(values) != int.from_bytes(checksum, "little"):
+        raise DamagedChunkError("the checksum of its sums does not match them")
+    return np.frombuffer(values, "<f8")
+
+
+def write_sums(place: ChunkPlace, name: str, sums: Vector, tile_rows: int) -> None:
+    """Write row sums of a tile, shape (≤ t,), whole or not at all; zeros are added."""
+    values = np.zeros(tile_rows, "<f8")
+    values[: len(sums)] = sums
+    content = values.tobytes()
+    with place.writing(name) as stream:
+        stream.write(content + google_crc32c.value(content).to_bytes(CHECKSUM_BYTES, "little"))
+
+
+class ChunkWriter:
+    """A chunk on its way: strips go in from the top; see `write_chunk`."""
+
+    def __init__(self, stream: WriteStream, tile_rows: int, dtype: str) -> None:
+        self._stream, self._tile_rows = stream, tile_rows
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._checksum = self._rows = 0
 
@@ -104,14 +129,14 @@ class ChunkWriter:
         for start in range(0, len(strip), STRIP_ROWS):
             rows = self._whole_rows(strip[start : start + STRIP_ROWS])
             self._checksum = google_crc32c.extend(self._checksum, rows)
-            self._file.write(rows.data)
+            self._stream.write(rows.data.cast("B"))
             self._rows += len(rows)
 
     def finish(self) -> None:
         """Write what is missing below, and the checksum."""
         if self._rows < self._tile_rows:
             self.append(np.empty((self._tile_rows - self._rows, 0)))
-        self._file.write(self._checksum.to_bytes(4, "little"))
+        self._stream.write(self._checksum.to_bytes(CHECKSUM_BYTES, "little"))
 
     def _whole_rows(self, strip: Tile) -> Tile:
         if strip.shape[1] == self._tile_rows:
@@ -122,13 +147,13 @@ class ChunkWriter:
 
 
 @contextmanager
-def write_chunk(path: Path, tile_rows: int, dtype: str) -> Iterator[ChunkWriter]:
-    """Write a chunk file whole or not at all: beside its place, then renamed; like zarr, without a flush to the disk.
+def write_chunk(place: ChunkPlace, name: str, tile_rows: int, dtype: str) -> Iterator[ChunkWriter]:
+    """Write a chunk whole or not at all.
 
     Parameters
     ----------
-    path : Path
-        The file; directories are made.
+    place, name : ChunkPlace, str
+        Where it will be.
     tile_rows : int
         t: the chunk is t × t.
     dtype : str
@@ -137,39 +162,18 @@ def write_chunk(path: Path, tile_rows: int, dtype: str) -> Iterator[ChunkWriter]
     Yields
     ------
     ChunkWriter
-
-    Notes
-    -----
-    A killed writer leaves a ``*.partial`` file, as zarr does.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with beside.open("xb") as file:
-            writer = ChunkWriter(file, tile_rows, dtype)
-            yield writer
-            writer.finish()
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with place.writing(name) as stream:
+        writer = ChunkWriter(stream, tile_rows, dtype)
+        yield writer
+        writer.finish()
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    try:
-        file = path.open("rb", buffering=0)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise DamagedChunkError("the chunk itself is gone") from error
-    with file:
-        yield file
-
-
-def _fill(file: BinaryIO, strip: Tile) -> None:
-    view = strip.reshape(-1).view(np.uint8).data
+def _fill(stream: ReadStream, values: Tile | NDArray[np.uint8]) -> None:
+    view = values.reshape(-1).view(np.uint8).data
     done = 0
     while done < len(view):
-        count = file.readinto(view[done:])  # type: ignore[attr-defined]
+        count = stream.readinto(view[done:])
         if not count:
             raise DamagedChunkError("the chunk ended while it was read")
         done += count

@@ -1,4 +1,4 @@
-"""Home of tiles on disk: one zarr group, each tile computed once, written once, read in every pass.
+"""Home of tiles that are stored: one zarr group on a disk or on S3, each tile computed once, read in every pass.
 
 Format (version 1)
     ``tiles`` (n, n), chunks (t, t), only i ≤ j written. ``row_sums`` (n_blocks, n_blocks, t) float64, chunks
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,20 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import CorruptTileError, IncompleteGramError, storage_errors
+from scalable_kpca.errors import CorruptTileError, IncompleteGramError, StorageError, storage_errors
 from scalable_kpca.faults import is_loss
-from scalable_kpca.gram.chunks import ChunkWriter, DamagedChunkError, read_strips, write_chunk
-from scalable_kpca.gram.opening import FORMAT_VERSION, described_tiles, open_store
+from scalable_kpca.gram.chunks import ChunkWriter, read_strips, read_sums, sums_bytes, write_chunk, write_sums
+from scalable_kpca.gram.opening import FORMAT_VERSION, check_store, described_tiles, descriptions, place_of
+from scalable_kpca.gram.places import ChunkPlace, DamagedChunkError
 from scalable_kpca.kernels import STRIP_ROWS
-from scalable_kpca.source import checked_codecs
+from scalable_kpca.objects import StoredObject
 from scalable_kpca.tiling import Tiling
 
 __all__ = ["FORMAT_VERSION", "StoredTiles", "create_tiles", "find_tiles"]
-
-MOST_KEPT = 16  # damaged chunks that are put aside: a disk that loses many must not be filled by them
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +44,7 @@ class StoredTiles:
     Parameters
     ----------
     path : str
-        Directory of the group.
+        Directory of the group, or ``s3://BUCKET/KEY``; each process opens that by its own environment.
     tiling : Tiling
         The tiles.
     dtype : str
@@ -64,18 +60,18 @@ class StoredTiles:
 
     def is_committed(self, i: int, j: int) -> bool:
         """Whether tile (i, j) is whole: its row sums were written, and they are written last."""
-        return not bool(np.isnan(self._sums(i, j)[0]))
+        sums = self._sums(i, j)
+        return sums is not None and not bool(np.isnan(sums[0]))
 
     def missing(self) -> tuple[tuple[int, int], ...]:
-        """Tiles that are not committed, block row by block row."""
-        found = []
-        for i, j in self.tiling.tiles():
-            try:
-                if not self.is_committed(i, j):
-                    found.append((i, j))
-            except CorruptTileError:
-                found.append((i, j))
-        return tuple(found)
+        """Tiles that are not committed, block row by block row; of those that are only the sizes are known.
+
+        Notes
+        -----
+        Cost: one listing of the row sums, on S3 one request for each thousand of them.
+        """
+        sizes, whole = self._place.sizes("row_sums/c"), sums_bytes(self.tiling.tile_rows)
+        return tuple((i, j) for i, j in self.tiling.tiles() if sizes.get(f"{i}/{j}/0") != whole)
 
     def strips(self, i: int, j: int) -> Iterator[tuple[int, Tile]]:
         """Strips of tile (i, j), top down, as pairs of first row and values: see `chunks.read_strips`.
@@ -87,20 +83,20 @@ class StoredTiles:
         CorruptTileError
             When its chunk is damaged: at the end at the latest, so that nothing may be used before.
         StorageError
-            When the file system refuses to read it.
+            When the file system or the server refuses to read it.
         """
         if not self.is_committed(i, j):
             raise IncompleteGramError(self.path, self.missing(), self.tiling.n_tiles)
         t, shape = self.tiling.tile_rows, (self.tiling.length(i), self.tiling.length(j))
         with storage_errors(f"reading tile ({i}, {j}) of {self.path}"):
             try:
-                yield from read_strips(self._chunk(i, j), t, shape, self.dtype, STRIP_ROWS)
+                yield from read_strips(self._place, _chunk(i, j), t, shape, self.dtype, STRIP_ROWS)
             except DamagedChunkError as error:
-                raise CorruptTileError(i, j, str(self._chunk(i, j)), str(error)) from error
+                raise self._corrupt(i, j, str(error)) from error
             except OSError as error:
-                if not is_loss(error):
+                if isinstance(error, StorageError) or not is_loss(error):
                     raise
-                raise CorruptTileError(i, j, str(self._chunk(i, j)), f"it cannot be read: {error}") from error
+                raise self._corrupt(i, j, f"it cannot be read: {error}") from error
 
     def read(self, i: int, j: int) -> Tile:
         """Tile (i, j) of shape (t_i, t_j), whole: see `strips`."""
@@ -131,14 +127,11 @@ class StoredTiles:
         eps, t = float(np.finfo(dtype).eps), self.tiling.tile_rows
         tolerance = eps * np.sqrt(squared_norm) * (2 * t**1.5 if dtype == "float64" else 4 * t)
         for found, at in ((row_sums, (i, j)), (column_sums, (j, i))):
-            difference = np.abs(self._sums(*at)[: len(found)] - found).max()
+            stored = self._sums(*at)
+            difference = np.inf if stored is None else np.abs(stored[: len(found)] - found).max()
             if not difference <= tolerance:
-                raise CorruptTileError(
-                    i,
-                    j,
-                    str(self._chunk(i, j)),
-                    f"its sums differ from the stored ones by {difference:.3g} (> {tolerance:.3g})",
-                )
+                differ = f"its sums differ from the stored ones by {difference:.3g} (> {tolerance:.3g})"
+                raise self._corrupt(i, j, "some of its sums are gone" if stored is None else differ)
 
     @contextlib.contextmanager
     def writing(self, i: int, j: int) -> Iterator[ChunkWriter]:
@@ -147,10 +140,10 @@ class StoredTiles:
         Raises
         ------
         StorageError
-            When the file system refuses a write; no chunk is left.
+            When the file system or the server refuses a write; no chunk is left.
         """
-        what = f"writing tile ({i}, {j}) of {self.path}"
-        with storage_errors(what), write_chunk(self._chunk(i, j), self.tiling.tile_rows, self.dtype) as chunk:
+        what, t = f"writing tile ({i}, {j}) of {self.path}", self.tiling.tile_rows
+        with storage_errors(what), write_chunk(self._place, _chunk(i, j), t, self.dtype) as chunk:
             yield chunk
 
     def commit(self, i: int, j: int, row_sums: Matrix, column_sums: Matrix) -> None:
@@ -159,65 +152,54 @@ class StoredTiles:
         Raises
         ------
         StorageError
-            When the file system refuses a write; the tile is then not committed.
+            When the file system or the server refuses a write; the tile is then not committed.
         """
-        _, sums = _open(self)
         with storage_errors(f"writing tile ({i}, {j}) of {self.path}"):
             if i != j:
-                sums[j, i, :] = self._padded(column_sums)
-            sums[i, j, :] = self._padded(row_sums)
+                write_sums(self._place, _sums_chunk(j, i), column_sums, self.tiling.tile_rows)
+            write_sums(self._place, _sums_chunk(i, j), row_sums, self.tiling.tile_rows)
 
     def withdraw(self, i: int, j: int) -> None:
-        """Clear the place of a missing or damaged tile, its commit first; only a new commit makes it readable."""
-        sums = [Path("row_sums", _open(self)[1].metadata.encode_chunk_key((*at, 0))) for at in ((i, j), (j, i))]
-        for name in (*sums, self._chunk(i, j).relative_to(self.path)):
-            _remove(Path(self.path), name)
+        """Make way for a missing or damaged tile, its commit first; on S3 the new one is written over it."""
+        self._place.clear([_sums_chunk(i, j), _sums_chunk(j, i), _chunk(i, j)])
 
     def put_aside(self, error: CorruptTileError) -> None:
-        """Move the chunk of a damaged tile to ``damaged/`` beside the store, where it can be looked at; and say so."""
-        chunk, aside = self._chunk(error.i, error.j), Path(self.path).parent / "damaged"
+        """Say that a damaged tile is made again, and on a disk keep its chunk in ``damaged/`` beside the store."""
         logger.warning("tile (%d, %d) of %s is made again: %s", error.i, error.j, self.path, error.reason)
-        with contextlib.suppress(OSError):  # it is made again in any case
-            aside.mkdir(mode=0o700, exist_ok=True)
-            if sum(1 for _ in aside.iterdir()) < MOST_KEPT:
-                chunk.replace(aside / f"tile-{error.i}-{error.j}")
+        self._place.put_aside(_chunk(error.i, error.j), f"tile-{error.i}-{error.j}")
 
     def sweep(self) -> int:
         """Remove the temporary files that a killed writer left; the caller must be the only writer."""
-        orphans = list(Path(self.path).rglob("*.partial"))
-        for orphan in orphans:
-            orphan.unlink(missing_ok=True)
-        return len(orphans)
+        return self._place.sweep()
 
-    def _chunk(self, i: int, j: int) -> Path:
-        return Path(self.path, "tiles", _open(self)[0].metadata.encode_chunk_key((i, j)))
+    @property
+    def _place(self) -> ChunkPlace:
+        return _open(self)
 
-    def _sums(self, i: int, j: int) -> Matrix:
-        _, stored = _open(self)  # what cannot be opened is no damage of one tile
-        with storage_errors(f"reading the sums of tile ({min(i, j)}, {max(i, j)}) of {self.path}"):
+    def _sums(self, i: int, j: int) -> Matrix | None:
+        place = self._place  # what cannot be opened is no damage of one tile
+        first, last = min(i, j), max(i, j)
+        with storage_errors(f"reading the sums of tile ({first}, {last}) of {self.path}"):
             try:
-                sums: Matrix = stored[i, j, :]
-            except MemoryError:
-                raise
-            except Exception as error:
-                if isinstance(error, OSError) and not is_loss(error):
+                return read_sums(place, _sums_chunk(i, j), self.tiling.tile_rows)
+            except (DamagedChunkError, OSError) as error:
+                if isinstance(error, StorageError) or (isinstance(error, OSError) and not is_loss(error)):
                     raise
-                raise CorruptTileError(min(i, j), max(i, j), f"{self.path}/row_sums", str(error)) from error
-        return sums
+                raise CorruptTileError(first, last, f"{self.path}/row_sums", str(error)) from error
 
-    def _padded(self, sums: Matrix) -> Matrix:
-        padded = np.zeros(self.tiling.tile_rows)
-        padded[: len(sums)] = sums
-        return padded
+    def _corrupt(self, i: int, j: int, reason: str) -> CorruptTileError:
+        return CorruptTileError(i, j, f"{self.path}/{_chunk(i, j)}", reason)
 
 
-def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attributes: dict[str, Any]) -> StoredTiles:
+def create_tiles(
+    path: Path | StoredObject, tiling: Tiling, dtype: str, fingerprint: str, attributes: dict[str, Any]
+) -> StoredTiles:
     """Open the ``gram.zarr`` at `path`, or start an empty one.
 
     Parameters
     ----------
-    path : Path
-        Directory of the group; its parent exists.
+    path : Path or StoredObject
+        Directory of the group, whose parent exists; or the key that it has on S3.
     tiling : Tiling
         The tiles.
     dtype : str
@@ -236,39 +218,15 @@ def create_tiles(path: Path, tiling: Tiling, dtype: str, fingerprint: str, attri
     StorageError
         When `path` holds a store with another fingerprint, or none that can be read.
     """
-    tiles = StoredTiles(str(path), tiling, dtype, fingerprint)
-    if path.exists():
-        _open(tiles)
-        return tiles
-    codecs = checked_codecs()
-    n, t, nb = tiling.n_samples, tiling.tile_rows, tiling.n_blocks
-    description = {
-        **attributes,
-        "format_version": FORMAT_VERSION,
-        "fingerprint": fingerprint,
-        "n_samples": n,
-        "tile_rows": t,
-        "dtype": dtype,
-        "triangle": "upper",
-    }
-    # made beside its place and renamed: a store that exists is whole, if empty
-    staging = path.with_name(f"{path.name}.{uuid.uuid4().hex}.new")
-    with storage_errors(f"creating {path}"):
-        try:
-            group = zarr.create_group(str(staging), attributes=description, overwrite=True)
-            group.create_array("tiles", shape=(n, n), chunks=(t, t), dtype=dtype, **codecs)
-            group.create_array("row_sums", shape=(nb, nb, t), chunks=(1, 1, t), dtype="float64", **codecs)
-            staging.rename(path)
-        except OSError:
-            if not path.exists():
-                raise
-            _open(tiles)  # another fit of the same tiles was faster
-    for leftover in path.parent.glob(f"{path.name}*.new"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    tiles, place = StoredTiles(str(path), tiling, dtype, fingerprint), place_of(str(path))
+    if not place.exists():
+        with storage_errors(f"creating {path}"):
+            place.create(descriptions(tiling, dtype, fingerprint, attributes))
+    _open(tiles)
     return tiles
 
 
-def find_tiles(path: Path) -> StoredTiles | None:
+def find_tiles(path: Path | StoredObject) -> StoredTiles | None:
     """The store at `path` as it describes itself, for a look at it; None where there is none.
 
     Raises
@@ -276,23 +234,21 @@ def find_tiles(path: Path) -> StoredTiles | None:
     StorageError
         When it cannot be opened, or has more tiles than can be looked at one by one.
     """
-    if not path.is_symlink() and not path.exists():
+    if not place_of(str(path)).exists():
         return None
-    tiles = StoredTiles(str(path), *described_tiles(path))
+    tiles = StoredTiles(str(path), *described_tiles(str(path)))
     _open(tiles)
     return tiles
 
 
 @lru_cache(maxsize=8)
-def _open(tiles: StoredTiles) -> tuple[Any, Any]:
-    return open_store(Path(tiles.path), tiles.tiling, tiles.dtype, tiles.fingerprint)
+def _open(tiles: StoredTiles) -> ChunkPlace:
+    return check_store(tiles.path, tiles.tiling, tiles.dtype, tiles.fingerprint)
 
 
-def _remove(root: Path, name: Path) -> None:
-    """Remove a chunk or a directory in its place, and a file in the place of a directory above it."""
-    for place in (*reversed((root / name).parents[: len(name.parts) - 1]), root / name):
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # another task may just make a directory above
-            if not place.is_dir():
-                place.unlink()
-            elif place == root / name:
-                shutil.rmtree(place)
+def _chunk(i: int, j: int) -> str:
+    return f"tiles/c/{i}/{j}"
+
+
+def _sums_chunk(i: int, j: int) -> str:
+    return f"row_sums/c/{i}/{j}/0"

@@ -113,6 +113,8 @@ def _sorted(place: StoredObject, doing: str, error: Exception) -> StorageError:
     status = int(found[1]) if found else None
     if ROLES in text:
         return _denied(f"{doing} {place}", "there are no credentials")
+    if status in (401, 403):
+        return _denied(f"{doing} {place}", reason)
     if status == 404:
         return _missing(place)
     unanswered = status is None and "HTTP error" in text and "builder error" not in text

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
+from scalable_kpca.documents import MAX_JSON_BYTES
+from scalable_kpca.errors import StorageError
 from scalable_kpca.objects.buckets import (
     MissingObjectError,
     ReplacedObjectError,
@@ -14,7 +17,20 @@ from scalable_kpca.objects.buckets import (
 )
 from scalable_kpca.objects.places import StoredObject
 
-__all__ = ["ObjectFile", "has_object", "list_objects", "list_sizes", "object_state", "open_object", "read_object"]
+__all__ = [
+    "READ_BYTES",
+    "ObjectFile",
+    "check_bucket",
+    "has_object",
+    "list_objects",
+    "object_sizes",
+    "object_state",
+    "open_object",
+    "read_beginning",
+    "read_object",
+]
+
+READ_BYTES = 8 * 2**20  # of one request, at most, that fills a buffer
 
 
 class ObjectFile(io.RawIOBase):
@@ -77,6 +93,12 @@ class ObjectFile(io.RawIOBase):
         self._at += count
         return content
 
+    def readinto(self, buffer: Any) -> int:
+        """Fill the beginning of a buffer with the next bytes, as many as one request may ask for; how many came."""
+        content = self.read(min(len(buffer), READ_BYTES))
+        buffer[: len(content)] = content
+        return len(content)
+
 
 def open_object(uri: str) -> ObjectFile:
     """The object behind a URI; see `ObjectFile`."""
@@ -97,9 +119,35 @@ def read_object(place: StoredObject) -> tuple[bytes, str] | None:
     try:
         with named_errors(place):
             found = obstore.get(bucket_of(place), place.key)
+            size = int(found.meta["size"])
+            if size > MAX_JSON_BYTES:
+                raise StorageError(f"{place} has {size} bytes, and at most {MAX_JSON_BYTES} are read; it is not ours.")
             return bytes(found.bytes()), str(found.meta["e_tag"])
     except MissingObjectError:
         return None
+
+
+def read_beginning(place: StoredObject, at_most: int) -> bytes | None:
+    """The first bytes of an object, whatever its size, by one request; None when it is not there.
+
+    Raises
+    ------
+    BusyError, StorageError
+        When the server does not answer now, or refuses.
+    """
+    import_obstore()
+    import obstore
+
+    content = bytearray()
+    try:
+        with named_errors(place):
+            for piece in obstore.get(bucket_of(place), place.key).stream():
+                content += piece
+                if len(content) >= at_most:
+                    break
+    except MissingObjectError:
+        return None
+    return bytes(content[:at_most])
 
 
 def has_object(place: StoredObject) -> bool:
@@ -120,24 +168,33 @@ def object_state(uri: str) -> list[int | str | None] | None:
 
 
 def list_objects(below: StoredObject) -> list[StoredObject]:
-    """Objects whose keys begin with the pieces of a key: see `list_sizes`."""
-    return list(list_sizes(below))
-
-
-def list_sizes(below: StoredObject) -> dict[StoredObject, int]:
-    """Objects whose keys begin with the pieces of a key, with their bytes.
+    """Objects whose keys begin with the pieces of a key.
 
     Raises
     ------
     MissingObjectError, BusyError, StorageError
         When there is no such bucket, when the server does not answer now, or refuses.
     """
+    return [StoredObject(below.bucket, meta["path"]) for meta in _listed(below)]
+
+
+def object_sizes(below: StoredObject) -> dict[str, int]:
+    """Bytes of the objects below a key, by what follows it; see `list_objects`."""
+    return {meta["path"].removeprefix(f"{below.key}/"): int(meta["size"]) for meta in _listed(below)}
+
+
+def check_bucket(place: StoredObject) -> None:
+    """Ask once whether there is such a bucket, and whether it may be listed; raises as `list_objects` does."""
+    next(_listed(place), None)
+
+
+def _listed(below: StoredObject) -> Iterator[Any]:
     import_obstore()
     import obstore
 
     with named_errors(below):
-        listing = obstore.list(bucket_of(below), below.key or None)
-        return {StoredObject(below.bucket, meta["path"]): int(meta["size"]) for chunk in listing for meta in chunk}
+        for chunk in obstore.list(bucket_of(below), below.key or None):
+            yield from chunk
 
 
 def _head(place: StoredObject) -> Any:

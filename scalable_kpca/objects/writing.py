@@ -11,11 +11,12 @@ from scalable_kpca.objects.buckets import ReplacedObjectError, bucket_of, import
 from scalable_kpca.objects.places import StoredObject
 from scalable_kpca.objects.reading import read_object
 
-__all__ = ["put_object", "remove_objects", "replace_object", "upload_file", "writing_object"]
+__all__ = ["UPLOAD_BYTES", "put_object", "remove_objects", "replace_object", "upload_file", "writing_object"]
 
 PART_BYTES = 5 * 2**20  # of an upload in parts: the least that S3 takes
 MOST_PARTS = 9_000  # it takes 10 000 of them
 AT_ONCE = 2  # parts on their way
+UPLOAD_BYTES = (AT_ONCE + 1) * PART_BYTES  # that an object on its way takes of memory
 KEYS_AT_ONCE = 1000  # that S3 removes by one request
 
 
@@ -72,7 +73,7 @@ def writing_object(place: StoredObject) -> Iterator[BinaryIO]:
 
     Notes
     -----
-    Memory: `AT_ONCE` parts of `PART_BYTES`. Parts of an upload that was broken off are invisible, and are kept and
+    Memory: `UPLOAD_BYTES`. Parts of an upload that was broken off are invisible, and are kept and
     charged for until a lifecycle rule of the bucket (AbortIncompleteMultipartUpload) removes them.
     """
     import_obstore()
@@ -103,7 +104,8 @@ class _NamedStream:
 
     def write(self, content: Any) -> int:
         with named_errors(self._place, "writing"):
-            return int(self._stream.write(content))
+            # obstore keeps what it is given until a part is full; the caller may write over a buffer before
+            return int(self._stream.write(bytes(content)))
 
 
 def _put(place: StoredObject, content: bytes, mode: Any) -> str:

@@ -48,7 +48,14 @@ from scalable_kpca.source.sparse import (
     stack,
 )
 from scalable_kpca.source.sparse_store import StoredSparseRows, write_sparse_rows
-from scalable_kpca.source.stored_arrays import ROW_DTYPES, ArrayDescription, check_group, open_stored
+from scalable_kpca.source.stored_arrays import (
+    ROW_DTYPES,
+    ArrayDescription,
+    array_description,
+    check_group,
+    group_attributes,
+    open_stored,
+)
 from scalable_kpca.source.survey import RawSource, Survey, survey
 from scalable_kpca.source.tables import Source, open_source
 from scalable_kpca.source.undoing import original_columns
@@ -95,6 +102,7 @@ __all__ = [
     "Unknown",
     "Vocabulary",
     "alike",
+    "array_description",
     "as_csr",
     "check_group",
     "check_landmark_block",
@@ -102,6 +110,7 @@ __all__ = [
     "checked_codecs",
     "digest_rows",
     "gram_columns",
+    "group_attributes",
     "is_sparse",
     "open_rows",
     "open_source",

@@ -12,13 +12,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from scalable_kpca.documents import read_json, refuse_links
 
-__all__ = ["ROW_DTYPES", "ArrayDescription", "check_group", "open_stored"]
+__all__ = ["ROW_DTYPES", "ArrayDescription", "array_description", "check_group", "group_attributes", "open_stored"]
 
 ROW_DTYPES = ("float32", "float64")
 
@@ -61,18 +61,16 @@ class ArrayDescription:
 
 def check_group(path: Path) -> dict[str, Any]:
     """Attributes of a group of ours; ValueError or OSError when it is none, such as one with consolidated metadata."""
-    fields = _fields(path, {"zarr_format": 3, "node_type": "group"}, {"attributes"})
+    return group_attributes(_read(path), path)
+
+
+def group_attributes(described: Any, path: Path | str) -> dict[str, Any]:
+    """Attributes of a group of ours, by the JSON value that describes it: see `check_group`."""
+    fields = _fields(described, path, {"zarr_format": 3, "node_type": "group"}, {"attributes"})
     return _attributes(path, fields)
 
 
-def open_stored(
-    path: Path,
-    dtypes: Sequence[str],
-    n_dims: int,
-    *,
-    mode: Literal["r", "r+"] = "r",
-    expected: ArrayDescription | None = None,
-) -> Any:
+def open_stored(path: Path, dtypes: Sequence[str], n_dims: int) -> Any:
     """The zarr array at a path, after everything that its description asks for has been checked.
 
     Parameters
@@ -82,11 +80,6 @@ def open_stored(
     dtypes : sequence of str
         Any of which it may have.
     n_dims : int
-    mode : str
-        As in zarr.
-    expected : ArrayDescription, optional
-        What it must be, where that is known, and where chunks may be missing that are looked for one by one; without
-        it every chunk must be there.
 
     Raises
     ------
@@ -100,17 +93,16 @@ def open_stored(
     import zarr
 
     refuse_links(path)
-    found = _description(path)
-    if found.dtype not in dtypes or len(found.shape) != n_dims or (expected is not None and found != expected):
-        wanted = expected or f"{n_dims} dimensions of {' or '.join(dtypes)}"
-        raise ValueError(f"{path} is {found}; needed is {wanted}")
-    if expected is None:
-        _check_chunks(path, found)
-    return zarr.open_array(str(path), mode=mode, zarr_format=3)
+    found = array_description(_read(path), path)
+    if found.dtype not in dtypes or len(found.shape) != n_dims:
+        raise ValueError(f"{path} is {found}; needed is {n_dims} dimensions of {' or '.join(dtypes)}")
+    _check_chunks(path, found)
+    return zarr.open_array(str(path), mode="r", zarr_format=3)
 
 
-def _description(path: Path) -> ArrayDescription:
-    fields = _fields(path, _FIXED, _OTHERS)
+def array_description(described: Any, path: Path | str) -> ArrayDescription:
+    """What the JSON value that describes an array says of it; ValueError when that is none of ours."""
+    fields = _fields(described, path, _FIXED, _OTHERS)
     _attributes(path, fields)
     try:
         shape, dtype, grid = fields["shape"], fields["data_type"], fields["chunk_grid"]
@@ -126,17 +118,23 @@ def _description(path: Path) -> ArrayDescription:
     return ArrayDescription(tuple(shape), tuple(chunks), dtype)
 
 
-def _fields(path: Path, fixed: dict[str, Any], others: set[str]) -> dict[str, Any]:
-    """Description of a node, in which `fixed` holds and there is nothing beside the `others`."""
+def _read(path: Path) -> Any:
+    """JSON value that describes a node."""
     file = path / "zarr.json"
     try:
-        fields = read_json(file)
+        return read_json(file)
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}") from error
-    if not isinstance(fields, dict):
+
+
+def _fields(described: Any, path: Path | str, fixed: dict[str, Any], others: set[str]) -> dict[str, Any]:
+    """Description of a node, in which `fixed` holds and there is nothing beside the `others`."""
+    file = f"{path}/zarr.json"
+    if not isinstance(described, dict):
         raise ValueError(f"{file} is damaged: it describes nothing")  # noqa: TRY004 - of a file, not of an argument
     # how versions of zarr write the same thing
-    fields = {name: _bare(value) if name == "codecs" else value for name, value in fields.items() if value is not None}
+    present = {name: value for name, value in described.items() if value is not None}
+    fields: dict[str, Any] = {name: _bare(value) if name == "codecs" else value for name, value in present.items()}
     for name, value in fixed.items():
         if fields.get(name, [] if name == "storage_transformers" else None) != value:
             raise ValueError(f"{file} has {name} {str(fields.get(name))[:200]}; only {value} is read")
@@ -153,10 +151,10 @@ def _bare(codecs: Any) -> Any:
     return [{key: value for key, value in codec.items() if value != {}} for codec in codecs]
 
 
-def _attributes(path: Path, fields: dict[str, Any]) -> dict[str, Any]:
+def _attributes(path: Path | str, fields: dict[str, Any]) -> dict[str, Any]:
     attributes = fields.get("attributes", {})
     if not isinstance(attributes, dict):
-        raise ValueError(f"{path / 'zarr.json'} is damaged: its attributes are none")  # noqa: TRY004
+        raise ValueError(f"{path}/zarr.json is damaged: its attributes are none")  # noqa: TRY004
     return attributes
 
 

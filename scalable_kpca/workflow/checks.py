@@ -15,12 +15,12 @@ from scalable_kpca.address_space import check_addresses
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, StorageError
 from scalable_kpca.machine import resolve_memory_limit
-from scalable_kpca.objects import StoredObject, is_object
+from scalable_kpca.objects import StoredObject, check_bucket, is_object
 from scalable_kpca.source import Source
 from scalable_kpca.source.location import find_files, local_files, split_uri, would_find
 from scalable_kpca.tiling import NystroemPlan, Plan
 from scalable_kpca.tiling.costs import PROBE_PASSES
-from scalable_kpca.workflow.config import BudgetConfig
+from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import REMOTE_WRITES, WRITES, Output, RunDirectory
 from scalable_kpca.workflow.parts import score_names
 
@@ -34,6 +34,7 @@ __all__ = [
     "check_room",
     "check_scores_room",
     "check_separate",
+    "check_tiles",
     "journal_bytes",
     "sums_bytes",
 ]
@@ -90,7 +91,7 @@ def check_names(labels: Sequence[str], n_components: int | float | None, beside:
         )
 
 
-def check_budget(budget: BudgetConfig, plan: Plan | NystroemPlan, source: Source) -> None:
+def check_budget(config: Config, plan: Plan | NystroemPlan, source: Source) -> None:
     """Refuse a plan that a limit has no room for.
 
     Raises
@@ -101,10 +102,12 @@ def check_budget(budget: BudgetConfig, plan: Plan | NystroemPlan, source: Source
         See `check_memory`.
     """
     check_memory(plan)
-    needed = sum(_planned_bytes(plan, source)) if isinstance(plan, Plan) else sums_bytes(plan)
+    budget, tiles = config.budget, config.output.tiles
+    needed = sum(_planned_bytes(plan, source, tiles)) if isinstance(plan, Plan) else sums_bytes(plan)
     needed += source.copied_bytes
     if budget.disk is not None and needed > resolve_memory_limit(budget.disk):
-        what = "rows, tiles and journal" if isinstance(plan, Plan) else "sums over landmarks"
+        of_exact = "rows, tiles and journal" if tiles is None else "rows and journal"
+        what = of_exact if isinstance(plan, Plan) else "sums over landmarks"
         what += " and copies of the source" if source.copied_bytes else ""
         raise ConfigError(
             f"budget.disk={budget.disk} cannot hold {format_bytes(needed)} of {what}; raise it to {needed}."
@@ -115,6 +118,18 @@ def check_memory(plan: Plan | NystroemPlan) -> None:
     """MemoryLimitError when ``ulimit`` leaves less than a plan needs: who comes to that limit can say nothing."""
     remedy = ", or set budget.memory or cluster.n_threads lower"
     check_addresses("this plan", plan.peak_memory, plan.n_threads, remedy=remedy)
+
+
+def check_tiles(tiles: str, plan: Plan | NystroemPlan) -> None:
+    """Ask S3 whether the bucket of the tiles is there, before rows are copied for hours.
+
+    Raises
+    ------
+    MissingObjectError, BusyError, StorageError
+        When it is not there, when the server does not answer now, or refuses.
+    """
+    if isinstance(plan, Plan):
+        check_bucket(StoredObject.of(tiles))
 
 
 def sums_bytes(plan: NystroemPlan) -> int:
@@ -144,29 +159,31 @@ def check_scores_room(path: Path, plan: NystroemPlan, *, beside: int = 0, n_part
     _check_files(path, FEW_FILES + n_parts + n_kept - _count_files(path))
 
 
-def check_room(run: RunDirectory, plan: Plan, source: Source, *, beside: int = 0, n_chunks: int = 0) -> None:
+def check_room(
+    run: RunDirectory, plan: Plan, source: Source, *, beside: int = 0, n_chunks: int = 0, tiles: str | None = None
+) -> None:
     """StorageError when the file system cannot take what a run has still to write; labels not counted.
 
     `beside` are the bytes of what is written beside the scores, and of a map in the model; `n_chunks` the files of a
-    zarr group of scores.
+    zarr group of scores; `tiles` is where tiles lie that take none of this disk.
 
     Notes
     -----
     What the run directory holds already, its own or taken over from another run, is not written again; one of its
     pieces that turns out to be of no use is removed before it is replaced.
     """
-    rows, model_rows, tiles, journal = _planned_bytes(plan, source)
+    rows, model_rows, stored, journal = _planned_bytes(plan, source, tiles)
     scores = 8 * plan.n_samples * plan.n_components  # 0 where the spectrum decides how many
     pieces = {
         "rows.zarr": rows,
         "model": model_rows + scores,  # as eigenvectors
         "embedding": scores + beside,
-        "gram.zarr": tiles,
+        "gram.zarr": stored,
         "journal": journal,
     }
     needed = sum(max(0, size - tree_bytes(run.path / name)) for name, size in pieces.items())
     _check_bytes(run.path, needed, "rows, tiles, journal, model and scores to be written")
-    n_files = _planned_files(plan) + 2 * len(source.parts) + FEW_FILES + n_chunks - _count_files(run.path)
+    n_files = _planned_files(plan, tiles) + 2 * len(source.parts) + FEW_FILES + n_chunks - _count_files(run.path)
     _check_files(run.path, n_files, ", or set tile_rows higher")
 
 
@@ -179,17 +196,17 @@ def journal_bytes(plan: Plan) -> int:
     return 8 * plan.n_samples * (vectors + plan.expected_passes)
 
 
-def _planned_bytes(plan: Plan, source: Source) -> tuple[int, int, int, int]:
+def _planned_bytes(plan: Plan, source: Source, tiles: str | None) -> tuple[int, int, int, int]:
     """Of the stored rows, of their copy in the model, of the stored tiles, and of the journal."""
     rows = plan.n_samples * plan.n_features * (4 if source.dtype == "float32" else 8)
-    return rows, rows, plan.gram_bytes if plan.gram == "zarr" else 0, journal_bytes(plan)
+    return rows, rows, plan.gram_bytes if plan.gram == "zarr" and tiles is None else 0, journal_bytes(plan)
 
 
-def _planned_files(plan: Plan) -> int:
+def _planned_files(plan: Plan, tiles: str | None) -> int:
     """Of stored rows, tiles with their sums, the directories around them, and the rows of the model."""
     blocks = plan.tiling.n_blocks
-    tiles = plan.tiling.n_tiles + 2 * blocks * (blocks + 1) if plan.gram == "zarr" else 0
-    return tiles + 2 * blocks
+    stored = plan.tiling.n_tiles + 2 * blocks * (blocks + 1) if plan.gram == "zarr" and tiles is None else 0
+    return stored + 2 * blocks
 
 
 def _count_files(root: Path) -> int:

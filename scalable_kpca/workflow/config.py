@@ -266,6 +266,18 @@ class Config(Section):
             return {**fields, "inverse": {} if fields["inverse"] else None}
         return fields
 
+    @model_validator(mode="after")
+    def _tiles_are_stored(self) -> Config:
+        asked_for = f"output.tiles={self.output.tiles} is where the stored tiles of exact jobs go"
+        passes = self.solver.max_passes
+        if self.output.tiles is not None and self.gram != "zarr":
+            message = f"{asked_for}; set gram: zarr, which is not chosen by itself: no plan knows the speed of S3"
+            raise PydanticCustomError("tiles", "{message}", {"message": message})
+        if self.output.tiles is not None and (passes == 0 or (self.method == "nystroem" and not passes)):
+            message = f"{asked_for}, and a Nyström fit stores none; leave it out, or set method: exact"
+            raise PydanticCustomError("tiles", "{message}", {"message": message})
+        return self
+
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns that stand beside the scores."""

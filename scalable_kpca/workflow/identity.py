@@ -11,6 +11,7 @@ from scalable_kpca.engine import Engine
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.kernels import Kernel, resolve_kernel
 from scalable_kpca.landmarks import sampled_gamma
+from scalable_kpca.objects import StoredObject
 from scalable_kpca.planning import ALGORITHM_VERSION, gram_fingerprint
 from scalable_kpca.records import digest_json
 from scalable_kpca.source import Preparation, PreparedSource, Rows, RowSummary, Source, Survey, row_spans
@@ -112,6 +113,11 @@ class Prepared(Planned):
     def gram_key(self, kernel: Kernel) -> str:
         """Identity of the tiles: other components or tolerances use the same ones."""
         return gram_fingerprint(self.rows_key, kernel, self.exact_plan)
+
+    def tiles_at(self, kernel: Kernel) -> StoredObject | None:
+        """Where the tiles lie on S3, by their contents; None where they lie in the directory of the run."""
+        place = self.config.output.tiles
+        return None if place is None else StoredObject.of(place) / self.gram_key(kernel) / "gram.zarr"
 
 
 def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:

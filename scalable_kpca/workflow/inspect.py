@@ -13,14 +13,16 @@ import numpy as np
 from dask.utils import format_bytes
 from threadpoolctl import threadpool_info
 
-from scalable_kpca.errors import KernelPCAError, StorageError, UnreadableError
+from scalable_kpca.errors import BusyError, KernelPCAError, StorageError, UnreadableError
 from scalable_kpca.gram import StoredTiles, find_tiles
 from scalable_kpca.gram.products import computed_tile
 from scalable_kpca.machine import available_memory, available_processors, installed_version
 from scalable_kpca.model import AnyModel, Model, load_model
 from scalable_kpca.nystroem.checkpoint import FIELDS as SUMS_FIELDS
+from scalable_kpca.objects import StoredObject, is_object
 from scalable_kpca.records import read_record
-from scalable_kpca.workflow.layout import Output, RunDirectory
+from scalable_kpca.workflow.files import read_json
+from scalable_kpca.workflow.layout import TILES, Output, RunDirectory
 from scalable_kpca.workflow.lease import lease_owner
 from scalable_kpca.workflow.ledger import Ledger
 from scalable_kpca.workflow.lock import describe_owner, owner_is_dead
@@ -68,6 +70,8 @@ def inspect_output(output: Output) -> Report:
     facts: dict[str, Any] = {"in force": latest.fingerprint if latest else "none"}
     if latest is not None and (latest.path / "ledger.json").exists():
         facts["partitions"] = _partitions_of(latest)
+    if latest is not None and (latest.path / TILES).exists():
+        facts["tiles"] = _where_tiles_are(latest)
     for run in output.runs():
         facts[f"run {run.fingerprint[:16]}"] = "committed" if run.is_committed else _progress_of(run)
     facts["lock"] = _named_owner(describe_owner(output.lock))
@@ -118,7 +122,7 @@ def verify_output(output: Output) -> Report:
     facts: dict[str, Any] = {"run": run.fingerprint}
     facts["results"] = "as committed" if not problems else f"{len(problems)} files differ"
     try:
-        tiles = find_tiles(run.path / "gram.zarr")
+        tiles = find_tiles(_place_of_tiles(run))
         if tiles is not None:
             sound, facts["tiles"] = _soundness(tiles)
             if not problems:
@@ -128,6 +132,10 @@ def verify_output(output: Output) -> Report:
                     f"{len(chosen) - len(wrong)} of {len(chosen)} tiles, taken at random, are the same"
                 )
                 problems += wrong
+        if tiles is not None and is_object(tiles.path):
+            facts["tiles are in"] = tiles.path
+    except BusyError as error:
+        facts["tiles"] = f"not looked at: {error}"
     except KernelPCAError as error:
         facts["tiles"] = f"of no use, made again when they are needed: {error}"
     return Report(facts, problems)
@@ -208,13 +216,32 @@ def _progress_of(run: RunDirectory) -> str:
         sums = read_record(run.path / "journal" / "sums.npz", SUMS_FIELDS)
         return f"in progress, landmarks found, sums over {0 if sums is None else int(sums['counts'][1])} rows"
     try:
-        tiles = find_tiles(run.path / "gram.zarr")
+        tiles = find_tiles(_place_of_tiles(run))
         if tiles is None:
             return "in progress, nothing to go on from yet"
         done = tiles.tiling.n_tiles - len(tiles.missing())
     except KernelPCAError as error:
         return f"in progress, {error}"
-    return f"in progress, {done} of {tiles.tiling.n_tiles} tiles"
+    where = f" in {tiles.path}" if is_object(tiles.path) else ""
+    return f"in progress, {done} of {tiles.tiling.n_tiles} tiles{where}"
+
+
+def _place_of_tiles(run: RunDirectory) -> Path | StoredObject:
+    """Where the tiles of a run are; StorageError when it says so in a way that no run does."""
+    said = read_json(run.path / TILES)
+    if said is None:
+        return run.path / "gram.zarr"
+    place = said.get("place") if isinstance(said, dict) else None
+    if not isinstance(place, str) or not is_object(place):
+        raise StorageError(f"{run.path / TILES} does not say where tiles are; remove it.")
+    return StoredObject.of(place)
+
+
+def _where_tiles_are(run: RunDirectory) -> str:
+    try:
+        return str(_place_of_tiles(run))
+    except KernelPCAError as error:
+        return str(error)
 
 
 def _soundness(tiles: StoredTiles) -> tuple[list[tuple[int, int]], str]:
@@ -232,6 +259,8 @@ def _soundness(tiles: StoredTiles) -> tuple[list[tuple[int, int]], str]:
 def _tile_is_sound(tiles: StoredTiles, i: int, j: int) -> bool:
     try:
         tiles.read_checked(i, j)
+    except BusyError:
+        raise
     except KernelPCAError:
         return False
     return True

@@ -12,6 +12,7 @@
        journal/                                    that rows and labels are whole, and whose they are; the journal
                                                    holds the passes that a killed solve replays
        journal/landmarks.npz sums.npz              of a Nyström run: its landmarks, sums so far
+       tiles.json                                  where the tiles are, when they are on S3
        damaged/                                    tiles that did not match their checksum or their sums
        model/ embedding/ metrics.json run.json     results
        embedding.zarr                              scores of a job with ``output.format: zarr``; labels in embedding/
@@ -43,6 +44,7 @@ __all__ = [
     "PAGE",
     "REMOTE_WRITES",
     "RESULTS",
+    "TILES",
     "WORK",
     "WRITES",
     "Output",
@@ -54,7 +56,8 @@ __all__ = [
 
 EMBEDDING = ("embedding", "embedding.zarr")
 RESULTS = ("model", *EMBEDDING, "metrics.json", "run.json", "profile.json", "ledger.json", "contributions")
-WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", "damaged", "journal")
+TILES = "tiles.json"
+WORK = ("plan.json", "labels/KEY.json", "labels", "rows.zarr", "gram.zarr", TILES, "damaged", "journal")
 PAGE = "report.html"
 MARK = "remote.json"
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.objects import StoredObject, is_object
 from scalable_kpca.workflow.kernel_config import Section
 
 __all__ = ["InverseConfig", "NonEmpty", "OutputConfig", "Place"]
@@ -21,6 +23,18 @@ def _without_secrets(value: str) -> str:
         text = "a name or password is in the URI, and configurations are published with every run; give it by the"
         raise PydanticCustomError("secret", "{message}", {"message": f"{text} environment or a credentials file"})
     return value
+
+
+def _on_s3(value: str) -> str:
+    """Refuse what is no bucket and prefix of S3: on a disk, tiles have a place of their own."""
+    message = f"{value!r} is no s3://BUCKET/PREFIX; name one, or leave it out for tiles in the output's own directory"
+    try:
+        if is_object(value):
+            StoredObject.of(value)
+            return value
+    except InvalidInputError as error:
+        message = str(error)
+    raise PydanticCustomError("tiles", "{message}", {"message": message})
 
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00]*$")]
@@ -39,6 +53,13 @@ class OutputConfig(Section):
     format: Literal["parquet", "zarr"] = Field(
         default="parquet",
         description="Whether scores stand beside the ids in Parquet, or in the zarr group embedding.zarr beside that.",
+    )
+
+    tiles: Annotated[Place, AfterValidator(_on_s3)] | None = Field(
+        default=None,
+        description="s3://BUCKET/PREFIX for the stored tiles of an exact job with gram: zarr, in place of the output's "
+        "own directory: by their contents, so that any run of the same rows and kernel goes on with them. With another "
+        "`keep` than all they are removed when the run has been published.",
     )
 
 

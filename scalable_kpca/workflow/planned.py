@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
-from scalable_kpca.machine import disk_room, resolve_memory_limit
+from scalable_kpca.machine import disk_room, resolve_memory_limit, resolve_threads
+from scalable_kpca.objects import UPLOAD_BYTES
 from scalable_kpca.planning import plan
 from scalable_kpca.preimage import most_pairs
 from scalable_kpca.source import Source
@@ -44,9 +46,10 @@ def plan_job(config: Config, source: Source, output: Output, *, calibrate: bool 
     def within(limit: int) -> Plan | NystroemPlan:
         budget = config.budget.model_copy(update={"memory": limit})
         within_it = config.model_copy(update={"budget": budget})
-        return _plan_fit(within_it, source, output, calibrate=calibrate, resident_bytes=held)
+        return _plan_fit(within_it, source, output, calibrate=calibrate, resident_bytes=held + _sent_bytes(config))
 
-    return plan_with_map(within, config)
+    chosen = plan_with_map(within, config)
+    return chosen if config.output.tiles is None else replace(chosen, reasons=(*chosen.reasons, _on_s3(config, chosen)))
 
 
 def _plan_fit(
@@ -92,6 +95,18 @@ def _plan_fit(
         return chosen
     # the journal, whose size follows from the plan, takes its part too
     return planned(disk_limit=max(0, room - journal_bytes(chosen)), calibrate="never")
+
+
+def _sent_bytes(config: Config) -> int:
+    """Of tiles that are on their way to S3: one in each thread; what comes from there takes less."""
+    return 0 if config.output.tiles is None else resolve_threads(config.cluster.n_jobs) * UPLOAD_BYTES
+
+
+def _on_s3(config: Config, chosen: Plan | NystroemPlan) -> str:
+    """What `output.tiles` means for a plan."""
+    if isinstance(chosen, NystroemPlan):
+        return f"output.tiles={config.output.tiles} is not used: a Nyström fit stores no tiles"
+    return f"tiles go to {config.output.tiles}; seconds are those of a disk, of S3 no rate is known"
 
 
 def is_refined(config: Config) -> bool:

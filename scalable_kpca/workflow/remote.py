@@ -29,7 +29,7 @@ from scalable_kpca.objects import (
     ObjectFile,
     ReplacedObjectError,
     StoredObject,
-    list_sizes,
+    object_sizes,
     put_object,
     read_object,
     remove_objects,
@@ -148,12 +148,14 @@ class RemoteOutput:
 
     def publications(self, fingerprint: str | None = None) -> list[Publication]:
         """What writers have put there, of one run or of all; the last written first, as far as they say."""
-        below = self.place / "runs" if fingerprint is None else self.place / "runs" / fingerprint
+        above = "" if fingerprint is None else f"{fingerprint}/"
+        below = self.place / f"runs/{above}".rstrip("/")
         sizes: dict[tuple[str, str], dict[str, int]] = {}
-        for found, size in list_sizes(below).items():
-            parts = found.parts[len(self.place.parts) + 1 :]
-            if len(parts) >= 3 and is_digest(parts[0]):
-                sizes.setdefault((parts[0], parts[1]), {})["/".join(parts[2:])] = size
+        for found, size in object_sizes(below).items():
+            name, _, rest = f"{above}{found}".partition("/")
+            writer, _, file = rest.partition("/")
+            if is_digest(name) and file:
+                sizes.setdefault((name, writer), {})[file] = size
         found_ones = [
             Publication(name, self.place / "runs" / name / writer, files) for (name, writer), files in sizes.items()
         ]

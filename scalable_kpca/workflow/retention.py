@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import LockedError
+from scalable_kpca.objects import StoredObject, list_objects, remove_objects
 from scalable_kpca.source import CopiedSource, PreparedSource, Source, remove_copies
-from scalable_kpca.workflow.layout import WORK, Output, RunDirectory
+from scalable_kpca.workflow.layout import TILES, WORK, Output, RunDirectory
 from scalable_kpca.workflow.mirror import retain_remote
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
 
-__all__ = ["retain", "retain_copies"]
+__all__ = ["retain", "retain_copies", "retain_tiles"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,24 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
         logger.warning("%s", f"the lock was lost after publishing, and nothing more is removed ({error})")
     except OSError as error:
         logger.warning("%s", f"keep={keep}: not everything could be removed ({error}); the next run tries again")
+
+
+def retain_tiles(tiles: StoredObject | None, run: RunDirectory, keep: str | int) -> None:
+    """Remove the tiles of a published run from S3, unless everything is kept.
+
+    Notes
+    -----
+    Their sums come first, so that no tile looks whole that is not; the description of the store comes last.
+    """
+    if tiles is None or keep == "all":
+        return
+    try:
+        remove_objects(sorted(list_objects(tiles), key=str))
+        remove_tree(run.path / TILES)
+    except OSError as error:
+        logger.warning(
+            "%s", f"keep={keep}: the tiles in {tiles} could not all be removed ({error}); remove what is left"
+        )
 
 
 def retain_copies(output: Output, source: Source | None, keep: str | int) -> None:

@@ -13,7 +13,7 @@ from scalable_kpca.engine import Engine, Listener
 from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
 from scalable_kpca.exact import ExactFit, fit_exact
 from scalable_kpca.tiling import NystroemPlan, Plan
-from scalable_kpca.workflow.checks import check_budget, check_room
+from scalable_kpca.workflow.checks import check_budget, check_room, check_tiles
 from scalable_kpca.workflow.engines import open_cluster
 from scalable_kpca.workflow.files import make_private, write_json
 from scalable_kpca.workflow.identity import Prepared
@@ -24,7 +24,7 @@ from scalable_kpca.workflow.planned import is_refined
 from scalable_kpca.workflow.preparing import outline, prepare
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import write_results
-from scalable_kpca.workflow.retention import retain, retain_copies
+from scalable_kpca.workflow.retention import retain, retain_copies, retain_tiles
 from scalable_kpca.workflow.score_files import chunk_files
 from scalable_kpca.workflow.streamed import make_streamed, start_for_run, write_streamed
 from scalable_kpca.workflow.versions import problems_of
@@ -103,7 +103,9 @@ def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
         n_updates = sum(part.own is not None for part in Ledger.read(updated.path).partitions)
         return Outcome(updated, "unchanged", None, time.perf_counter() - started, n_updates)
     if not run.is_committed:
-        check_budget(prepared.config.budget, prepared.plan, prepared.source)
+        check_budget(prepared.config, prepared.plan, prepared.source)
+        if prepared.config.output.tiles is not None:
+            check_tiles(prepared.config.output.tiles, prepared.plan)
     with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
         make_private(run.path)
         if run.is_committed and _is_whole(output, run):
@@ -119,6 +121,8 @@ def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
         writer.point_to(run)
         remove_tree(run.path / "journal")
         retain(writer, run, prepared.config.keep)
+        if isinstance(fit, ExactFit):
+            retain_tiles(prepared.tiles_at(fit.model.kernel), run, prepared.config.keep)
     return Outcome(run, "done", fit, seconds)
 
 
@@ -131,7 +135,8 @@ def _make(
         found = take_over(prepared, run)
         beside = stored_bytes(prepared.config, prepared.plan)
         n_chunks = chunk_files(prepared.config, prepared.plan.n_samples, prepared.plan.n_components)
-        check_room(run, prepared.plan, prepared.source, beside=beside, n_chunks=n_chunks)
+        tiles = prepared.config.output.tiles
+        check_room(run, prepared.plan, prepared.source, beside=beside, n_chunks=n_chunks, tiles=tiles)
     write_json(run.path / "plan.json", prepared.plan.to_json())
     with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener, run.path) as engine:
         if isinstance(prepared.plan, NystroemPlan):

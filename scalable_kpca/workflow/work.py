@@ -27,7 +27,7 @@ from scalable_kpca.source import Rows, RowSummary, Source, open_rows, write_rows
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.files import file_digest, file_states, read_json, write_json
 from scalable_kpca.workflow.identity import Prepared
-from scalable_kpca.workflow.layout import RunDirectory
+from scalable_kpca.workflow.layout import TILES, RunDirectory
 from scalable_kpca.workflow.parts import PartWriter
 
 __all__ = ["StoredWork", "copy_rows", "obtain_gram", "take_over", "unchanged_source"]
@@ -89,9 +89,19 @@ def copy_rows(prepared: Prepared, run: RunDirectory, engine: Engine) -> StoredWo
 
 
 def obtain_gram(prepared: Prepared, run: RunDirectory, rows: Rows, kernel: Kernel, engine: Engine) -> Gram:
-    """The Gram matrix in its home; stored tiles that cannot be opened are thrown away."""
+    """The Gram matrix in its home; stored tiles that cannot be opened are thrown away, but for those on S3.
+
+    Raises
+    ------
+    StorageError
+        When something else has the name that the tiles have on S3: others may use it.
+    """
+    fingerprint, place = prepared.gram_key(kernel), prepared.tiles_at(kernel)
+    if place is not None:
+        write_json(run.path / TILES, {"place": str(place)})
+        return open_gram(rows, kernel, prepared.exact_plan, engine, path=place, fingerprint=fingerprint)
+    remove_tree(run.path / TILES)
     path, plan = run.path / "gram.zarr", prepared.exact_plan
-    fingerprint = prepared.gram_key(kernel)
     _adopt_gram(prepared, run, kernel)
     try:
         return open_gram(rows, kernel, plan, engine, path=path, fingerprint=fingerprint)
@@ -220,7 +230,7 @@ def _discard_rows(run: RunDirectory) -> None:
 
 
 def _adopt_gram(prepared: Prepared, run: RunDirectory, kernel: Kernel) -> None:
-    if prepared.exact_plan.gram != "zarr":
+    if prepared.exact_plan.gram != "zarr" or prepared.config.output.tiles is not None:
         return
     path, fingerprint = run.path / "gram.zarr", prepared.gram_key(kernel)
     if path.exists():
