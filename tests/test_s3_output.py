@@ -276,6 +276,7 @@ def test_a_lock_can_be_freed_by_hand(server):
 COMMAND = [sys.executable, "-m", "scalable_kpca.cli", "run"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_writes", [1, 3, 8, -3, -2, -1])
 def test_a_run_that_is_killed_while_it_publishes_is_finished_by_the_next(n_writes, server, tmp_path, monkeypatch):
     """At its n-th write, counted from the end where n is negative; the last one gives the lock back."""
