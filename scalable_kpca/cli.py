@@ -235,8 +235,10 @@ def update(
         raise click.UsageError("give --source, --withdraw or both.")
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    place = _brought(output, work)
+    place, refusal = _brought(output, work)
     with watching(watch_output("update", place, source, overrides), _named) as watch:
+        if refusal is not None:
+            raise refusal
         with progress(warn) as listener:
             done = update_output(place, source, Path.cwd(), withdraw=withdraw, overrides=overrides, listener=listener)
         rows = sum(part.rows for part in done.added)
@@ -294,8 +296,10 @@ def transform(
     from scalable_kpca.workflow.health import worst
     from scalable_kpca.workflow.monitoring import watch_output, watching
 
-    place = _brought(output, work)
+    place, refusal = _brought(output, work)
     with watching(watch_output("transform", place, source, overrides), _named) as watch:
+        if refusal is not None:
+            raise refusal
         n_rows, health = transform_to(place, source, Path.cwd(), destination, overrides, reconstruct=reconstruct)
         _say([f"{n_rows} rows {'reconstructed' if reconstruct else 'scored'} into {destination}"], as_json)
         answer = {"rows": n_rows, "embedding": destination, "health": worst(health)}
@@ -308,7 +312,7 @@ def transform(
 @_work
 @_json
 def verify(output: str, work: str | None, as_json: bool) -> None:
-    """Read everything in OUTPUT again and compare it with what was committed."""
+    """Read everything in OUTPUT again and compare it with what was committed; of S3, all that is published there."""
     from scalable_kpca.workflow.inspect import verify_output
     from scalable_kpca.workflow.mirror import fetched
 
@@ -343,7 +347,10 @@ def report(output: str, work: str | None, destination: Path | None, colour: str 
     """Write a page of HTML about the run in force in OUTPUT: numbers, certificate and pictures in one file."""
     from scalable_kpca.workflow.page import write_page
 
-    page = write_page(_brought(output, work), destination, colour=colour)
+    place, refusal = _brought(output, work)
+    if refusal is not None:
+        raise refusal
+    page = write_page(place, destination, colour=colour)
     _say([f"the page is {page.path}, {page.n_bytes} bytes"], as_json)
     answer = {"status": "done", "page": str(page.path), "run": str(page.run.path)}
     _answer(answer | {"bytes": page.n_bytes, "colour": page.colour}, as_json)
@@ -401,13 +408,16 @@ def _place_of(output: str, work: str | None) -> Output:
     return output_at(output, Path(), work)
 
 
-def _brought(output: str, work: str | None) -> Output:
-    """The same with the run that is in force on S3, which is brought to this machine."""
+def _brought(output: str, work: str | None) -> tuple[Output, KernelPCAError | None]:
+    """The same with the run that is in force on S3, which is brought to this machine, and why that failed."""
     from scalable_kpca.workflow.mirror import refresh
 
     place = _place_of(output, work)
-    refresh(place)
-    return place
+    try:
+        refresh(place)
+    except KernelPCAError as error:  # is for whoever watches, too
+        return place, error
+    return place, None
 
 
 def _published(output: Output, run: RunDirectory) -> dict[str, str]:

@@ -105,12 +105,14 @@ def _end() -> None:
     try:
         import psutil
 
+        from scalable_kpca.workflow.lease import abandon_leases
         from scalable_kpca.workflow.lock import abandon_locks
 
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):  # it has ended by itself meanwhile
                 child.kill()
         abandon_locks()
+        abandon_leases()
         sys.stderr.write(f"Error: {IN_THE_MIDDLE}\n")
         sys.stderr.flush()
         _tell()

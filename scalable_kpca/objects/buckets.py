@@ -136,7 +136,7 @@ def _missing(place: StoredObject) -> MissingObjectError:
 def _denied(what: str, reason: str) -> StorageError:
     return StorageError(
         f"{what} is not allowed: {reason}; give credentials that may, by the variables AWS_… of the environment, "
-        " a credentials file or the role of the machine."
+        "a credentials file or the role of the machine."
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a part of a source is: a path of this machine, or an object of S3 with its URI."""
+"""Where something is: a path of this machine, or an object of S3 with its URI."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SCHEME = "s3://"
 
 
 def is_object(uri: str) -> bool:
-    """Whether a part or a source is on S3, and no path of this machine."""
+    """Whether it is on S3, and no path of this machine."""
     return uri.startswith(SCHEME)
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object of S3, or the beginning of the keys of some: as much of a path as sources ask for.
+    """An object of S3, or the beginning of the keys of some: as much of a path as is asked for.
 
     Parameters
     ----------

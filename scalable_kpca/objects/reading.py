@@ -120,11 +120,12 @@ def read_object(place: StoredObject) -> tuple[bytes, str] | None:
         with named_errors(place):
             found = obstore.get(bucket_of(place), place.key)
             size = int(found.meta["size"])
-            if size > MAX_JSON_BYTES:
-                raise StorageError(f"{place} has {size} bytes, and at most {MAX_JSON_BYTES} are read; it is not ours.")
-            return bytes(found.bytes()), str(found.meta["e_tag"])
+            content = bytes(found.bytes()) if size <= MAX_JSON_BYTES else None
     except MissingObjectError:
         return None
+    if content is None:
+        raise StorageError(f"{place} has {size} bytes, and at most {MAX_JSON_BYTES} are read: it is none of ours.")
+    return content, str(found.meta["e_tag"])
 
 
 def read_beginning(place: StoredObject, at_most: int) -> bytes | None:

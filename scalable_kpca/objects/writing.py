@@ -20,15 +20,15 @@ UPLOAD_BYTES = (AT_ONCE + 1) * PART_BYTES  # that an object on its way takes of 
 KEYS_AT_ONCE = 1000  # that S3 removes by one request
 
 
-def put_object(place: StoredObject, content: bytes) -> None:
-    """Write an object, whatever was there.
+def put_object(place: StoredObject, content: bytes, content_type: str | None = None) -> None:
+    """Write an object, whatever was there; browsers are told its `content_type`.
 
     Raises
     ------
     MissingObjectError, BusyError, StorageError
         When there is no such bucket, when the server does not answer now, or refuses.
     """
-    _put(place, content, "overwrite")
+    _put(place, content, "overwrite", {} if content_type is None else {"Content-Type": content_type})
 
 
 def replace_object(place: StoredObject, content: bytes, known: str | None) -> str:
@@ -87,7 +87,7 @@ def writing_object(place: StoredObject) -> Iterator[BinaryIO]:
 
 
 def remove_objects(places: Sequence[StoredObject]) -> None:
-    """Remove objects of one bucket, in the order in which they come; those that are not there are no error."""
+    """Remove objects of one bucket, those that are not there are no error; of 1000 at a time in any order."""
     import obstore
 
     for first in range(0, len(places), KEYS_AT_ONCE):
@@ -108,9 +108,12 @@ class _NamedStream:
             return int(self._stream.write(bytes(content)))
 
 
-def _put(place: StoredObject, content: bytes, mode: Any) -> str:
+def _put(place: StoredObject, content: bytes, mode: Any, attributes: Any = None) -> str:
     import_obstore()
     import obstore
 
     with named_errors(place, "writing"):
-        return str(obstore.put(bucket_of(place), place.key, content, mode=mode, use_multipart=False)["e_tag"])
+        done = obstore.put(
+            bucket_of(place), place.key, content, mode=mode, attributes=attributes or None, use_multipart=False
+        )
+        return str(done["e_tag"])

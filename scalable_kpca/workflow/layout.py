@@ -270,7 +270,7 @@ class Output:
         """The run in force; StorageError before the first one."""
         latest = self.latest()
         if latest is None:
-            raise StorageError(f"{self.path} holds no finished run; `skpca run` makes one.")
+            raise StorageError(f"{self.place} holds no finished run; `skpca run` makes one.")
         return latest
 
 

@@ -22,14 +22,18 @@ from scalable_kpca.errors import LockedError, StorageError
 from scalable_kpca.objects import ReplacedObjectError, StoredObject, read_object, replace_object
 from scalable_kpca.workflow.lock import owner_is_dead, owner_name, process_identity
 
-__all__ = ["Lease", "free_lease", "lease_owner", "remote_lease"]
+__all__ = ["Lease", "abandon_leases", "free_lease", "lease_owner", "remote_lease"]
 
-LEASE_SECONDS = 120.0  # without a renewal, as another process sees it by its own clock
+LEASE_SECONDS = 300.0  # without a renewal, as another process sees it by its own clock; two requests may hang for 120
+SURE_SHARE = 0.75  # of them, in which an owner takes its lease for granted
 RENEW_SECONDS = 15.0
 LOOK_SECONDS = 1.0
+LAST_SECONDS = 1.0  # for a process that is about to end
 NOBODYS_TAG = '"00000000000000000000000000000000"'
 
 logger = logging.getLogger(__name__)
+
+_held: set[Lease] = set()  # by this process
 
 
 class Lease:
@@ -39,19 +43,34 @@ class Lease:
     ----------
     place : StoredObject
         The lock: JSON with its owner.
+    token : str
+        What distinguishes this owner, also where an answer got lost.
     tag : str
-        ETag of what this process has written there.
+        ETag of what it has written there.
     """
 
-    def __init__(self, place: StoredObject, tag: str) -> None:
-        self.place, self._tag = place, tag
-        self._is_lost = False
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="skpca-lease", daemon=True)
+    def __init__(self, place: StoredObject, token: str, tag: str) -> None:
+        self.place, self._token, self._tag = place, token, tag
+        self._is_lost, self._renewed = False, _now()
+        self._renewing, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="skpca-lease", daemon=True)
         self._thread.start()
+        _held.add(self)
 
     def require(self) -> None:
-        """LockedError when another process has it by now."""
+        """LockedError when another process has it by now, or may have taken it while this one could not renew it."""
+        if not self._is_lost and _now() - self._renewed < SURE_SHARE * LEASE_SECONDS:
+            return
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Renew it now: LockedError when another process has it, or when that cannot be told."""
+        try:
+            self._renew()
+        except OSError as error:
+            raise LockedError(
+                f"{self.place} cannot be renewed ({error}); nothing more is written: run again."
+            ) from error
         if self._is_lost:
             raise LockedError(
                 f"{self.place} was taken by another process while this one, process {os.getpid()}, could not renew "
@@ -61,20 +80,33 @@ class Lease:
     def release(self) -> None:
         """Give it back if it is still held; what cannot be written does not hide how a run ended."""
         self._ended.set()
-        self._thread.join()
-        if not self._is_lost:
-            with contextlib.suppress(OSError):
-                replace_object(self.place, _content(None), self._tag)
+        with contextlib.suppress(OSError):
+            self._renew(_content(None, self._token))
+        _held.discard(self)
 
-    def _renew(self) -> None:
-        while not self._ended.wait(RENEW_SECONDS):
+    def _keep(self) -> None:
+        while not self._is_lost and not self._ended.wait(RENEW_SECONDS):
             try:
-                self._tag = replace_object(self.place, _content(process_identity(os.getpid())), self._tag)
-            except ReplacedObjectError:
-                self._is_lost = True
-                return
+                self._renew()
             except OSError as error:  # until it is too late, and somebody has taken it
                 logger.warning("%s", f"{self.place} could not be renewed, and is tried again: {error}")
+
+    def _renew(self, content: bytes | None = None) -> None:
+        """Write it again; an earlier attempt that was stored, and not answered, is known by its token."""
+        with self._renewing:
+            if self._is_lost or (content is None and self._ended.is_set()):
+                return
+            started = _now()  # others may have seen it from here on
+            content = content or _content(process_identity(os.getpid()), self._token)
+            try:
+                self._tag = replace_object(self.place, content, self._tag)
+            except ReplacedObjectError:
+                found = read_object(self.place)
+                if found is None or _field(found[0], "token") != self._token:
+                    self._is_lost = True
+                    return
+                self._tag = replace_object(self.place, content, found[1])
+            self._renewed = started
 
 
 @contextmanager
@@ -92,7 +124,8 @@ def remote_lease(place: StoredObject) -> Iterator[Lease]:
     -----
     Where the owner cannot be seen, it takes up to `LEASE_SECONDS` to know whether it is alive.
     """
-    lease = Lease(place, _acquire(place))
+    token = uuid.uuid4().hex
+    lease = Lease(place, token, _acquire(place, token))
     try:
         yield lease
     finally:
@@ -127,13 +160,22 @@ def free_lease(place: StoredObject, *, force: bool = False) -> dict[str, Any] | 
     return owner
 
 
-def _acquire(place: StoredObject) -> str:
+def abandon_leases() -> None:
+    """Give back every lease of this process, which is about to end without unwinding, as far as a second allows."""
+    givers = [threading.Thread(target=lease.release, daemon=True) for lease in tuple(_held)]
+    for giver in givers:
+        giver.start()
+    for giver in givers:
+        giver.join(LAST_SECONDS)
+
+
+def _acquire(place: StoredObject, token: str) -> str:
     """ETag of the lock that is ours now."""
     owner, tag = _read(place)
     if owner is not None and not owner_is_dead(owner):
         tag = _await_end(place, owner, tag)
     try:
-        mine = replace_object(place, _content(process_identity(os.getpid())), tag)
+        mine = replace_object(place, _content(process_identity(os.getpid()), token), tag)
     except ReplacedObjectError as error:
         raise LockedError(f"{place} was taken by another process just now; wait for it and run again.") from error
     for wrong in (None, NOBODYS_TAG):
@@ -166,7 +208,7 @@ def _await_end(place: StoredObject, owner: dict[str, Any], tag: str | None) -> s
             return tag_now
         if tag_now != tag:
             raise LockedError(
-                f"{place} is held by {owner_name(owner)}, which is alive; wait for it and run again, or remove the "
+                f"{place} is held by {owner_name(owner_now)}, which is alive; wait for it and run again, or remove the "
                 "lock if that process is certainly gone: skpca unlock OUTPUT --force."
             )
     return tag
@@ -178,14 +220,24 @@ def _read(place: StoredObject) -> tuple[dict[str, Any] | None, str | None]:
     return (None, None) if found is None else (_owner(found[0]), found[1])
 
 
-def _content(owner: dict[str, Any] | None) -> bytes:
+def _content(owner: dict[str, Any] | None, token: str = "") -> bytes:
     """A lock, different each time: its ETag says whether it was written again."""
-    return format_json({"owner": owner, "written": uuid.uuid4().hex}).encode()
+    return format_json({"owner": owner, "token": token, "written": uuid.uuid4().hex}).encode()
 
 
 def _owner(content: bytes) -> dict[str, Any] | None:
+    owner = _field(content, "owner")
+    return owner if owner is None or isinstance(owner, dict) else {}
+
+
+def _field(content: bytes, name: str) -> Any:
+    """A value in a lock; an empty owner, who is nobody that could be known, where it cannot be read."""
     try:
-        owner = parse_json(content)["owner"]
+        return parse_json(content)[name]
     except (ValueError, KeyError, TypeError):
         return {}
-    return owner if owner is None or isinstance(owner, dict) else {}
+
+
+def _now() -> float:
+    """Seconds that pass also while the machine is suspended, where it can tell."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

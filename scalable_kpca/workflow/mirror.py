@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,61 +20,28 @@ from scalable_kpca.machine import cache_directory
 from scalable_kpca.objects import MissingObjectError, StoredObject, is_object
 from scalable_kpca.records import digest_json
 from scalable_kpca.workflow.files import make_private, read_json, remove_file, write_json
-from scalable_kpca.workflow.layout import MARK, RESULTS, Output, RunDirectory, fence_of
-from scalable_kpca.workflow.lease import Lease, free_lease, remote_lease
+from scalable_kpca.workflow.layout import MARK, RESULTS, Output, RunDirectory, fence_of, is_digest
+from scalable_kpca.workflow.lease import free_lease
 from scalable_kpca.workflow.lock import output_lock, release_lock
 from scalable_kpca.workflow.remote import COMMIT, Publication, RemoteOutput
+from scalable_kpca.workflow.versions import earlier_versions
 
 __all__ = [
-    "RemoteWriter",
+    "bring",
     "claim",
+    "commit_list_of",
     "fetched",
+    "is_published",
+    "is_there",
     "output_at",
     "published_uri",
     "refresh",
-    "remote_writing",
-    "retain_remote",
     "unlock_output",
 ]
 
 ATTEMPTS = 3  # to bring a run here that is replaced and removed meanwhile
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RemoteWriter:
-    """The one process that may publish to an output on S3.
-
-    Attributes
-    ----------
-    output : RemoteOutput
-    lease : Lease
-    known : str or None
-        ETag of the pointer when the lease was taken: whoever has replaced it since has won.
-    """
-
-    output: RemoteOutput
-    lease: Lease
-    known: str | None
-
-    def upload(self, run: RunDirectory, fence: int) -> StoredObject:
-        """Put the results of a run there; see `RemoteOutput.upload`."""
-        with storage_errors(f"publishing {run.path} to {self.output.place}"):
-            return self.output.upload(run, fence, self.lease.require)
-
-    def point_to(self, run: RunDirectory, place: StoredObject, fence: int) -> None:
-        """Put it in force; see `RemoteOutput.point_to`."""
-        self.lease.require()
-        self.output.point_to(run, place, fence, self.known)
-
-    def sweep(self) -> None:
-        """Remove what writers that have died left half written, and other places of a run than the last one."""
-        try:
-            self.lease.require()
-            self.output.remove(_sorted_out(self.output)[1])
-        except OSError as error:  # the next one tries again
-            logger.warning("%s", f"{self.output.place}: what was left there could not be removed: {error}")
 
 
 def output_at(uri: str, base: Path, work: str | None = None) -> Output:
@@ -147,31 +113,17 @@ def refresh(output: Output) -> None:
         return
     claim(output)
     with output_lock(output.lock):
-        _bring(output, RemoteOutput(output.remote))
-
-
-@contextmanager
-def remote_writing(output: Output) -> Iterator[RemoteWriter | None]:
-    """The lock of an output on S3 and its run in force, for the holder of the lock of the working directory.
-
-    Raises
-    ------
-    LockedError
-        When another process writes there.
-    """
-    if output.remote is None:
-        yield None
-        return
-    remote = RemoteOutput(output.remote)
-    with remote_lease(remote.lock) as lease:
-        yield RemoteWriter(remote, lease, _bring(output, remote))
+        bring(output, RemoteOutput(output.remote))
 
 
 def published_uri(output: Output, run: RunDirectory) -> str | None:
     """Where on S3 a run is published; None for an output that is a directory, and for a run that is not in force."""
     if output.remote is None:
         return None
-    pointer, _ = RemoteOutput(output.remote).read_pointer()
+    try:
+        pointer, _ = RemoteOutput(output.remote).read_pointer()
+    except StorageError:  # it has been published; where, is only said
+        return None
     return None if pointer is None or pointer["run"] != run.fingerprint else str(output.remote / pointer["path"])
 
 
@@ -186,42 +138,7 @@ def unlock_output(output: Output, *, force: bool = False) -> dict[str, Any] | No
     is_here = output.remote is None or output.path.is_dir()
     owner = release_lock(output.lock, force=force) if is_here else None
     there = None if output.remote is None else free_lease(RemoteOutput(output.remote).lock, force=force)
-    return there or owner
-
-
-def retain_remote(writer: RemoteWriter, run: RunDirectory, keep: int) -> None:
-    """Remove there all but the last `keep` runs, and those that they go on with; see `retention.retain`."""
-    there, _ = _sorted_out(writer.output)
-    facts = {name: writer.output.fence_and_previous(one) for name, one in there.items()}
-    needed = _needed(run.fingerprint, facts, keep)
-    writer.lease.require()
-    writer.output.remove([one for name, one in there.items() if name not in needed])
-
-
-def _sorted_out(remote: RemoteOutput) -> tuple[dict[str, Publication], list[Publication]]:
-    """Each run that is there, in the place that is in force or was written last, and everything else."""
-    pointer, _ = remote.read_pointer()
-    current = None if pointer is None else remote.place / pointer["path"]
-    there: dict[str, Publication] = {}
-    rest = []
-    for one in sorted(remote.publications(), key=lambda one: one.place != current):
-        if one.fingerprint in there or one.commit_list() is None:
-            rest.append(one)
-        else:
-            there[one.fingerprint] = one
-    return there, rest
-
-
-def _needed(current: str, facts: dict[str, tuple[int, str | None]], keep: int) -> set[str]:
-    """Runs that stay: the last `keep` ones, and those whose scores they go on with."""
-    others = sorted((name for name in facts if name != current), key=lambda name: facts[name][0], reverse=True)
-    needed: set[str] = set()
-    for name in (current, *others[: keep - 1]):
-        following: str | None = name
-        while following is not None and following not in needed:
-            needed.add(following)
-            following = facts[following][1] if following in facts else None
-    return needed
+    return owner if there is None else there
 
 
 def _is_up_to_date(output: Output, remote: RemoteOutput) -> bool:
@@ -238,46 +155,99 @@ def _is_up_to_date(output: Output, remote: RemoteOutput) -> bool:
     if latest is None or latest.fingerprint != pointer["run"]:
         return False
     one = _publication(remote, pointer)
-    return one is not None and _content(latest) == one.commit_list()
+    if one is None or one.commit_list() is None:
+        return True  # and whoever runs next publishes it again
+    return commit_list_of(latest) == one.commit_list() and all(
+        run.is_committed for run in _known_versions(output, latest)
+    )
 
 
-def _bring(output: Output, remote: RemoteOutput) -> str | None:
-    """Bring here what is in force there, and give the ETag of its pointer; the lock of the directory is held."""
-    for attempt in range(1, ATTEMPTS + 1):
+def _known_versions(output: Output, run: RunDirectory) -> list[RunDirectory]:
+    """Runs that it goes on with, as far as they say so."""
+    found: list[RunDirectory] = []
+    while (name := _previous(run)) is not None and name not in (one.fingerprint for one in found):
+        run = output.run(name)
+        found.append(run)
+    return found
+
+
+def bring(output: Output, remote: RemoteOutput) -> str | None:
+    """Bring here what is in force there, and give the ETag of its pointer; the lock of the directory is held.
+
+    Notes
+    -----
+    What is whole here and not there stays in force here: whoever runs next publishes it again, see `is_published`.
+    """
+    for _ in range(ATTEMPTS):
         pointer, tag = remote.read_pointer()
-        try:
-            if pointer is None or not _bring_runs(output, remote, pointer):
-                remove_file(output.path / "latest.json")  # what is nowhere else is not in force
-            else:
+        with storage_errors(f"bringing {remote.place} to {output.path}"):
+            if pointer is not None and _bring_runs(output, remote, pointer):
                 write_json(output.path / "latest.json", {"run": pointer["run"], "fence": fence_of(pointer)})
-        except MissingObjectError:
-            if attempt == ATTEMPTS:
-                raise
-            continue
-        break
+                return tag
+        if remote.read_pointer()[1] == tag:  # else another run has taken its place, and it was removed
+            break
+    remove_file(output.path / "latest.json")  # what is nowhere else is not in force
     return tag
 
 
+def is_published(output: Output, run: RunDirectory) -> bool:
+    """Whether a run that is in force here, and those that it goes on with, are whole on S3; true of directories."""
+    if output.remote is None:
+        return True
+    there = RemoteOutput(output.remote).publications()
+    try:
+        return all(is_there(one, there) for one in (run, *earlier_versions(output, run)))
+    except UnreadableError:
+        raise
+    except StorageError as error:  # a run that is not there, whatever may be done about it
+        logger.warning("%s", str(error))
+        return True
+
+
+def is_there(run: RunDirectory, there: Sequence[Publication]) -> bool:
+    """Whether one of some publications is the whole of a run, of this writer or of another one."""
+    same, commit_list = [one for one in there if one.fingerprint == run.fingerprint], commit_list_of(run)
+    return any(commit_list is not None and one.has(commit_list) for one in same) or any(
+        one.commit_list() is not None for one in same
+    )
+
+
+def commit_list_of(run: RunDirectory) -> bytes | None:
+    """COMMIT.json of a run that is here, None where there is none that can be read."""
+    try:
+        return (run.path / COMMIT).read_bytes()
+    except OSError:
+        return None
+
+
 def _bring_runs(output: Output, remote: RemoteOutput, pointer: dict[str, Any]) -> bool:
-    """Bring a run and those that it goes on with; False where it is there no longer, or not whole."""
-    one = _publication(remote, pointer)
-    name: str | None = pointer["run"]
+    """Bring a run and those that it goes on with; False where it is neither here nor, whole, there."""
+    run, one = output.run(pointer["run"]), _publication(remote, pointer)
     if one is None or one.commit_list() is None:
-        logger.warning("%s", f"{remote.place}: objects of the run in force are missing there; it is published again")
-        return False
-    seen: set[str] = set()
-    while name is not None and name not in seen:
-        seen.add(name)
-        if one is None:
-            logger.warning("%s", f"{remote.place}: run {name} is missing, with which later ones go on")
-            break
-        run = output.run(name)
-        if _content(run) != one.commit_list():
+        logger.warning("%s", f"{remote.place}: objects of the run in force are missing there; `skpca run` repairs it")
+        return run.is_committed
+    try:
+        if commit_list_of(run) != one.commit_list():
             _fetch(run, one)
-        described = read_json(run.path / "run.json")
-        name = described.get("previous") if isinstance(described, dict) else None
-        one = None if name is None else next((o for o in remote.publications(name) if o.commit_list()), None)
+    except MissingObjectError:
+        return False
+    seen = {run.fingerprint}
+    while (name := _previous(run)) is not None and name not in seen:
+        seen.add(name)
+        run = output.run(name)
+        if not run.is_committed:
+            one = next((one for one in remote.publications(name) if one.commit_list() is not None), None)
+            if one is None:
+                logger.warning("%s", f"{remote.place}: run {name}, with which later ones go on, is not there")
+                break
+            _fetch(run, one)
     return True
+
+
+def _previous(run: RunDirectory) -> str | None:
+    described = read_json(run.path / "run.json")
+    name = described.get("previous") if isinstance(described, dict) else None
+    return name if is_digest(name) else None
 
 
 def _publication(remote: RemoteOutput, pointer: dict[str, Any]) -> Publication | None:
@@ -290,22 +260,14 @@ def _fetch(run: RunDirectory, one: Publication) -> None:
     """Bring results here in the place of others, the commit list last; work in progress beside them stays."""
     logger.info("%s", f"{one.place} is brought to {run.path}")
     make_private(run.path)
-    for name in (COMMIT, *RESULTS):
-        remove_tree(run.path / name)
     with scratch_directory(run.path / "fetched") as scratch:
         one.fetch(scratch)
+        for name in (COMMIT, *RESULTS):
+            remove_tree(run.path / name)
         for name in (*RESULTS, COMMIT):
             if (scratch / name).exists():
                 (scratch / name).rename(run.path / name)
                 sync(run.path)
-
-
-def _content(run: RunDirectory) -> bytes | None:
-    """Commit list of a run that is here, None where there is none that can be read."""
-    try:
-        return (run.path / COMMIT).read_bytes()
-    except OSError:
-        return None
 
 
 def _check_mark(output: Output) -> None:

@@ -88,7 +88,7 @@ def write_page(output: Output, destination: Path | None = None, *, colour: str |
     text = _compose(account, sample, chosen)
     replace_page(place, text)
     if destination is None and output.remote is not None:
-        put_object(RemoteOutput(output.remote).page, text.encode())
+        put_object(RemoteOutput(output.remote).page, text.encode(), "text/html; charset=utf-8")
     return Page(place, run, len(text.encode()), chosen)
 
 

@@ -14,7 +14,8 @@ from scalable_kpca.source import remove_copies
 from scalable_kpca.workflow.files import read_json, remove_file, write_json
 from scalable_kpca.workflow.layout import PAGE, Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lock import Lock, output_lock
-from scalable_kpca.workflow.mirror import RemoteWriter, claim, remote_writing
+from scalable_kpca.workflow.mirror import claim
+from scalable_kpca.workflow.remote_writer import RemoteWriter, remote_writing
 
 __all__ = ["Writer", "sweep", "writing"]
 
@@ -96,7 +97,7 @@ class Writer:
                 self.remote.point_to(run, uploaded, self.fence)
             write_json(self.output.path / "latest.json", {"run": run.fingerprint, "fence": self.fence})
         if self.remote is not None:
-            self.remote.sweep()
+            self.remote.sweep(self.fence)
 
 
 @contextmanager
@@ -106,16 +107,15 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
     Raises
     ------
     LockedError, StorageError
-        See `output_lock`.
+        See `output_lock`, and for an output on S3 `remote_writing`, which may wait for its lock.
+    ConfigError
+        See `claim`.
     """
     claim(output)
     with output_lock(output.lock) as lock, remote_writing(output) as remote:
-        for leftover in _half_written(output, run):
-            with contextlib.suppress(OSError):
-                remove_tree(leftover)
-        remove_copies(output.tables, None)  # those that killed processes left half made
+        _clear(output, run)
         # a pointer that is gone or damaged does not set the numbers back
-        last = max([_published(output), *(run.fence for run in output.runs())])
+        last = max([_published(output), *(run.fence for run in output.runs()), 0 if remote is None else remote.last])
         yield Writer(output, lock, last + 1, remote)
 
 
@@ -124,8 +124,17 @@ def sweep(output: Output, run: RunDirectory) -> None:
     locks, journal = output.path.glob(f"*{output.lock.name}*"), run.path / "journal"
     remove_copies(output.tables, None)
     if any(locks) or journal.exists() or any(_half_written(output, run)):
-        with contextlib.suppress(LockedError, OSError), writing(output, run):
+        with contextlib.suppress(LockedError, OSError), output_lock(output.lock):
+            _clear(output, run)
             remove_tree(journal)
+
+
+def _clear(output: Output, run: RunDirectory) -> None:
+    """Remove what killed writers left half made."""
+    for leftover in _half_written(output, run):
+        with contextlib.suppress(OSError):
+            remove_tree(leftover)
+    remove_copies(output.tables, None)
 
 
 def _half_written(output: Output, run: RunDirectory) -> Iterator[Path]:

@@ -14,6 +14,7 @@ their files even when one was believed to be dead. Which of them has won is deci
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from scalable_kpca.disk import sync_tree
 from scalable_kpca.documents import format_json, parse_json
 from scalable_kpca.errors import LockedError, StorageError, storage_errors
 from scalable_kpca.objects import (
+    MissingObjectError,
     ObjectFile,
     ReplacedObjectError,
     StoredObject,
@@ -36,13 +38,17 @@ from scalable_kpca.objects import (
     replace_object,
     upload_file,
 )
-from scalable_kpca.workflow.layout import PAGE, RunDirectory, committed_files, fence_of, is_digest
+from scalable_kpca.workflow.layout import PAGE, RunDirectory, committed_files, is_digest
 
 __all__ = ["COMMIT", "Publication", "RemoteOutput", "upload_files"]
 
 COMMIT = "COMMIT.json"
+WRITER = re.compile(r"\d{1,18}-[0-9a-f]{32}")
 AT_ONCE = 4  # files on their way, some 16 MiB of each are held
 PIECE_BYTES = 4 * 2**20  # of a file, that are asked for and held at once
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,21 +70,28 @@ class Publication:
     sizes: dict[str, int]
 
     def commit_list(self) -> bytes | None:
-        """COMMIT.json, None where nothing was committed or an object of it is not there whole.
+        """COMMIT.json; None where nothing was committed, it is damaged, or an object of it is not there whole."""
+        found = read_object(self.place / COMMIT) if self.is_committed else None
+        return found[0] if found is not None and self.has(found[0]) else None
 
-        Raises
-        ------
-        StorageError
-            When it is damaged.
-        """
-        found = read_object(self.place / COMMIT) if COMMIT in self.sizes else None
-        if found is None:
-            return None
+    @property
+    def is_committed(self) -> bool:
+        """Whether its writer has come to its end, whatever became of its objects since."""
+        return COMMIT in self.sizes
+
+    @property
+    def number(self) -> int:
+        """Of the writer."""
+        return int(self.place.name.partition("-")[0])
+
+    def has(self, commit_list: bytes) -> bool:
+        """Whether all of a commit list is there, by the sizes."""
         try:
-            files = list(committed_files(parse_json(found[0])))
+            files = list(committed_files(parse_json(commit_list)))
         except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"{self.place / COMMIT} is damaged: {error}.") from error
-        return found[0] if all(self.sizes.get(str(path)) == size for path, size, _ in files) else None
+            logger.warning("%s", f"{self.place / COMMIT} is damaged: {error}")
+            return False
+        return self.is_committed and all(self.sizes.get(str(path)) == size for path, size, _ in files)
 
     def fetch(self, directory: Path) -> None:
         """Write every committed object and the commit list to an empty directory.
@@ -92,7 +105,7 @@ class Publication:
         """
         content = self.commit_list()
         if content is None:
-            raise StorageError(f"{self.place} is not whole: objects of it are missing; run the job again.")
+            raise MissingObjectError(f"{self.place} is not whole; run the job again.")
         files = list(committed_files(parse_json(content)))
         _each(lambda file: _fetch(self.place / str(file[0]), directory / file[0], file[1], file[2]), files)
         (directory / COMMIT).write_bytes(content)
@@ -138,7 +151,9 @@ class RemoteOutput:
             return None, None
         try:
             fields = parse_json(found[0])
-            if not is_digest(fields["run"]) or not re.fullmatch(rf"runs/{fields['run']}/[\w-]+", fields["path"]):
+            if not is_digest(fields["run"]) or not re.fullmatch(
+                rf"runs/{fields['run']}/{WRITER.pattern}", fields["path"]
+            ):
                 raise ValueError("it does not name a run")  # noqa: TRY301
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(
@@ -147,19 +162,19 @@ class RemoteOutput:
         return fields, found[1]
 
     def publications(self, fingerprint: str | None = None) -> list[Publication]:
-        """What writers have put there, of one run or of all; the last written first, as far as they say."""
+        """What writers have put there, of one run or of all, the last ones first; nothing else that is there."""
         above = "" if fingerprint is None else f"{fingerprint}/"
         below = self.place / f"runs/{above}".rstrip("/")
         sizes: dict[tuple[str, str], dict[str, int]] = {}
         for found, size in object_sizes(below).items():
             name, _, rest = f"{above}{found}".partition("/")
             writer, _, file = rest.partition("/")
-            if is_digest(name) and file:
+            if is_digest(name) and WRITER.fullmatch(writer) and file:
                 sizes.setdefault((name, writer), {})[file] = size
         found_ones = [
             Publication(name, self.place / "runs" / name / writer, files) for (name, writer), files in sizes.items()
         ]
-        return sorted(found_ones, key=lambda one: _number(one.place.name), reverse=True)
+        return sorted(found_ones, key=lambda one: one.number, reverse=True)
 
     def upload(self, run: RunDirectory, fence: int, require: Callable[[], None]) -> StoredObject:
         """Put the results of a committed run there, its commit list last; where they are.
@@ -207,15 +222,25 @@ class RemoteOutput:
     def remove(self, publications: Sequence[Publication]) -> None:
         """Remove what writers have put there, each time its commit list first."""
         for one in publications:
-            names = sorted(one.sizes, key=lambda name: name != COMMIT)
-            remove_objects([one.place / name for name in names])
+            remove_objects([one.place / COMMIT])
+            remove_objects([one.place / name for name in one.sizes if name != COMMIT])
 
-    def fence_and_previous(self, one: Publication) -> tuple[int, str | None]:
-        """Number of the writer of a whole publication, and the run that it goes on with."""
+    def previous(self, one: Publication) -> str | None:
+        """The run that a published one goes on with.
+
+        Raises
+        ------
+        StorageError
+            When it does not say.
+        """
         described = read_object(one.place / "run.json")
-        fields = {} if described is None else parse_json(described[0])
-        commit = one.commit_list()
-        return (0 if commit is None else fence_of(parse_json(commit))), fields.get("previous")
+        try:
+            found = parse_json(b"" if described is None else described[0]).get("previous")
+        except (ValueError, AttributeError) as error:
+            raise StorageError(f"{one.place / 'run.json'} is missing or damaged: {error}.") from error
+        if found is not None and not is_digest(found):
+            raise StorageError(f"{one.place / 'run.json'} is damaged: it does not say what it goes on with.")
+        return found if isinstance(found, str) else None
 
 
 def upload_files(
@@ -228,11 +253,6 @@ def upload_files(
         upload_file(directory / name, place / name)
 
     _each(put, names)
-
-
-def _number(writer: str) -> int:
-    found = re.match(r"\d{1,18}", writer)
-    return int(found[0]) if found else 0
 
 
 def _each(function: Callable[[Any], None], items: Sequence[Any]) -> None:
@@ -252,10 +272,17 @@ def _fetch(place: StoredObject, file: Path, size: int, digest: str) -> None:
                 found.update(piece)
                 stream.write(piece)
     if file.stat().st_size != size or found.hexdigest() != digest:
-        raise StorageError(f"{place} differs from what was committed; put it back from a copy, or run the job again.")
+        raise StorageError(
+            f"{place} differs from what was committed; put it back from a copy, or remove it and run the job again."
+        )
 
 
 def _pieces(place: StoredObject) -> Iterator[bytes]:
-    stream = ObjectFile(place)
-    while piece := stream.read(PIECE_BYTES):
-        yield piece
+    try:
+        stream = ObjectFile(place)
+        while piece := stream.read(PIECE_BYTES):
+            yield piece
+    except ReplacedObjectError as error:
+        raise StorageError(
+            f"{place} was replaced while it was read, which is never done by a run; run again."
+        ) from error

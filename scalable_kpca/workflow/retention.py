@@ -10,7 +10,6 @@ from scalable_kpca.errors import LockedError
 from scalable_kpca.objects import StoredObject, list_objects, remove_objects
 from scalable_kpca.source import CopiedSource, PreparedSource, Source, remove_copies
 from scalable_kpca.workflow.layout import TILES, WORK, Output, RunDirectory
-from scalable_kpca.workflow.mirror import retain_remote
 from scalable_kpca.workflow.publishing import Writer
 from scalable_kpca.workflow.versions import earlier_versions
 
@@ -54,7 +53,7 @@ def retain(writer: Writer, run: RunDirectory, keep: str | int) -> None:
                 writer.withdraw(other)
                 remove_tree(other.path)
         if writer.remote is not None and isinstance(keep, int):
-            retain_remote(writer.remote, run, keep)
+            writer.remote.retain(writer.fence, keep)
     except LockedError as error:
         logger.warning("%s", f"the lock was lost after publishing, and nothing more is removed ({error})")
     except OSError as error:

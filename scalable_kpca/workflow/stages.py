@@ -20,6 +20,7 @@ from scalable_kpca.workflow.identity import Prepared
 from scalable_kpca.workflow.inverse import stored_bytes
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger
+from scalable_kpca.workflow.mirror import is_published
 from scalable_kpca.workflow.planned import is_refined
 from scalable_kpca.workflow.preparing import outline, prepare
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
@@ -95,11 +96,14 @@ def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
 def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
     started = time.perf_counter()
     output, run = prepared.output, prepared.output.run(prepared.fingerprint)
-    if _is_in_force(output, run) and _is_whole(output, run):
+    if _is_in_force(output, run) and _is_whole(output, run) and is_published(output, run):
         sweep(output, run)
         return Outcome(run, "unchanged", None, time.perf_counter() - started)
     updated = _updated(output, run)
     if updated is not None:
+        if not is_published(output, updated):
+            with writing(output, updated) as writer:
+                writer.point_to(updated)
         n_updates = sum(part.own is not None for part in Ledger.read(updated.path).partitions)
         return Outcome(updated, "unchanged", None, time.perf_counter() - started, n_updates)
     if not run.is_committed:
@@ -109,7 +113,8 @@ def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
     with writing(output, run) as writer, storage_errors(f"writing to {run.path}"):
         make_private(run.path)
         if run.is_committed and _is_whole(output, run):
-            status: Literal["restored", "unchanged"] = "unchanged" if _is_in_force(output, run) else "restored"
+            is_done = _is_in_force(output, run) and is_published(output, run)
+            status: Literal["restored", "unchanged"] = "unchanged" if is_done else "restored"
             if status == "restored":
                 writer.point_to(run)
             remove_tree(run.path / "journal")
