@@ -45,8 +45,8 @@ LOCK = "tests/test_lock.py"
 MUTATIONS = {
     "the checksum of a tile": Mutation(
         "gram/chunks.py",
-        "if checksum != int.from_bytes(file.read(4), ",
-        "if 0 == int.from_bytes(file.read(4), ",
+        "if checksum != int.from_bytes(stored_checksum.tobytes(), ",
+        "if 0 == int.from_bytes(stored_checksum.tobytes(), ",
         (STORE,),
     ),
     "the sums of a tile": Mutation("gram/store.py", "if not difference <= tolerance:", "if False:", (STORE,)),

@@ -107,9 +107,10 @@ class Orders(RuleBasedStateMachine):
     def run_two(self, job: str, other: str) -> None:
         for zygote, name in zip(self.zygotes, (job, other), strict=True):
             zygote.begin(*self.command(name), watched=self.out)
-        codes = {zygote.end().code for zygote in self.zygotes}
-        assert codes <= {0, 75, 99, *((74,) if self.is_full else ())}
-        assert codes != {75}
+        ends = [zygote.end() for zygote in self.zygotes]
+        codes = {ended.code for ended in ends}
+        assert codes <= {0, 75, 99, *((74,) if self.is_full else ())}, ends
+        assert codes != {75}, ends
 
     @rule(version=inputs)
     def change_input(self, version: int) -> None:
