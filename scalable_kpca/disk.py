@@ -124,5 +124,10 @@ def sync(path: Path) -> None:
 
 
 def tree_bytes(root: Path) -> int:
-    """Bytes of all files below a directory; 0 when it is not there."""
-    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
+    """Bytes of all files below a directory; 0 when it is not there. What another process removes meanwhile is not."""
+    total = 0
+    for directory, _, names in os.walk(root):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += Path(directory, name).stat().st_size
+    return total

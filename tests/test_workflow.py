@@ -707,3 +707,26 @@ def test_sigterm_ends_a_run_below_the_dask_command_with_75(tmp_path):
     assert process.returncode == 75, stderr
     assert "the same command resumes" in stderr
     assert not (tmp_path / "out" / "LOCK").exists()
+
+
+def test_sizes_are_counted_while_another_process_removes_files(tmp_path):
+    """As two runs of one output do: one plans, and counts what earlier work takes, while the other one tidies up."""
+    program = (
+        "import shutil, sys; from pathlib import Path\n"
+        "place = Path(sys.argv[1])\n"
+        "while not (place / 'end').exists():\n"
+        "    for name in range(40):\n"
+        "        (place / 'a' / str(name)).mkdir(parents=True); (place / 'a' / str(name) / 'x').write_bytes(b'1234')\n"
+        "    shutil.rmtree(place / 'a')\n"
+    )
+    (tmp_path / "stays").write_bytes(b"12345")
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as busy:
+        deadline, sizes = time.monotonic() + 3, set()
+        try:
+            while time.monotonic() < deadline:
+                sizes.add(tree_bytes(tmp_path))
+        finally:
+            (tmp_path / "end").touch()
+    assert busy.returncode == 0
+    assert len(sizes) >= 3  # it was counted at different moments
+    assert min(sizes) >= 5
