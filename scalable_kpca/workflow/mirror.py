@@ -105,8 +105,8 @@ def refresh(output: Output) -> None:
 
     Notes
     -----
-    Nothing is brought to an output that is a directory. Cost: two requests, and one for each page of a listing, where
-    the run is here already; else its bytes, each file checked by its digest.
+    Nothing is brought to an output that is a directory. Cost: three requests, and one more for each further page of a
+    listing, where the run is here already; else its bytes, each file checked by its digest.
     """
     _check_mark(output)
     if output.remote is None or _is_up_to_date(output, RemoteOutput(output.remote)):
@@ -162,17 +162,17 @@ def _is_up_to_date(output: Output, remote: RemoteOutput) -> bool:
     )
 
 
-def _known_versions(output: Output, run: RunDirectory) -> list[RunDirectory]:
-    """Runs that it goes on with, as far as they say so."""
-    found: list[RunDirectory] = []
-    while (name := _previous(run)) is not None and name not in (one.fingerprint for one in found):
+def _known_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory]:
+    """Runs that it goes on with, the last first; each is asked for the one before it when it has been used."""
+    seen = {run.fingerprint}
+    while (name := _previous(run)) is not None and name not in seen:
+        seen.add(name)
         run = output.run(name)
-        found.append(run)
-    return found
+        yield run
 
 
-def bring(output: Output, remote: RemoteOutput) -> str | None:
-    """Bring here what is in force there, and give the ETag of its pointer; the lock of the directory is held.
+def bring(output: Output, remote: RemoteOutput) -> tuple[dict[str, Any] | None, str | None]:
+    """Bring here what is in force there, and give its pointer and the ETag; the lock of the directory is held.
 
     Notes
     -----
@@ -183,11 +183,11 @@ def bring(output: Output, remote: RemoteOutput) -> str | None:
         with storage_errors(f"bringing {remote.place} to {output.path}"):
             if pointer is not None and _bring_runs(output, remote, pointer):
                 write_json(output.path / "latest.json", {"run": pointer["run"], "fence": fence_of(pointer)})
-                return tag
+                return pointer, tag
         if remote.read_pointer()[1] == tag:  # else another run has taken its place, and it was removed
             break
     remove_file(output.path / "latest.json")  # what is nowhere else is not in force
-    return tag
+    return pointer, tag
 
 
 def is_published(output: Output, run: RunDirectory) -> bool:
@@ -231,16 +231,16 @@ def _bring_runs(output: Output, remote: RemoteOutput, pointer: dict[str, Any]) -
             _fetch(run, one)
     except MissingObjectError:
         return False
-    seen = {run.fingerprint}
-    while (name := _previous(run)) is not None and name not in seen:
-        seen.add(name)
-        run = output.run(name)
-        if not run.is_committed:
-            one = next((one for one in remote.publications(name) if one.commit_list() is not None), None)
+    for earlier in _known_versions(output, run):
+        if not earlier.is_committed:
+            there = remote.publications(earlier.fingerprint)
+            one = next((one for one in there if one.commit_list() is not None), None)
             if one is None:
-                logger.warning("%s", f"{remote.place}: run {name}, with which later ones go on, is not there")
+                logger.warning(
+                    "%s", f"{remote.place}: {earlier.fingerprint}, with which later runs go on, is not there"
+                )
                 break
-            _fetch(run, one)
+            _fetch(earlier, one)
     return True
 
 

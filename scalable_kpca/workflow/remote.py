@@ -47,7 +47,6 @@ WRITER = re.compile(r"\d{1,18}-[0-9a-f]{32}")
 AT_ONCE = 4  # files on their way, some 16 MiB of each are held
 PIECE_BYTES = 4 * 2**20  # of a file, that are asked for and held at once
 
-
 logger = logging.getLogger(__name__)
 
 

@@ -135,9 +135,9 @@ def remote_writing(output: Output) -> Iterator[RemoteWriter | None]:
         return
     remote = RemoteOutput(output.remote)
     with remote_lease(remote.lock) as lease:
-        known = bring(output, remote)
+        pointer, known = bring(output, remote)
         numbers = [one.number for one in remote.publications()]
-        yield RemoteWriter(output, remote, lease, known, max([fence_of(remote.read_pointer()[0]), *numbers]))
+        yield RemoteWriter(output, remote, lease, known, max([fence_of(pointer), *numbers]))
 
 
 @contextmanager
