@@ -266,6 +266,15 @@ class Output:
             raise StorageError(f"{self.path / 'latest.json'} does not name a committed run; run the job again.")
         return run
 
+    def sound_latest(self) -> RunDirectory | None:
+        """The run in force; None before the first one, and where the pointer is damaged, as a run replaces it."""
+        try:
+            return self.latest()
+        except UnreadableError:
+            raise
+        except StorageError:
+            return None
+
     def require_latest(self) -> RunDirectory:
         """The run in force; StorageError before the first one."""
         latest = self.latest()

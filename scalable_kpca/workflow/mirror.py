@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.disk import remove_tree, scratch_directory, sync
-from scalable_kpca.errors import ConfigError, StorageError, UnreadableError, storage_errors
+from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.machine import cache_directory
 from scalable_kpca.objects import MissingObjectError, StoredObject, is_object
 from scalable_kpca.records import digest_json
@@ -24,7 +24,7 @@ from scalable_kpca.workflow.layout import MARK, RESULTS, Output, RunDirectory, f
 from scalable_kpca.workflow.lease import free_lease
 from scalable_kpca.workflow.lock import output_lock, release_lock
 from scalable_kpca.workflow.remote import COMMIT, Publication, RemoteOutput
-from scalable_kpca.workflow.versions import earlier_versions
+from scalable_kpca.workflow.versions import known_versions
 
 __all__ = [
     "bring",
@@ -146,12 +146,7 @@ def _is_up_to_date(output: Output, remote: RemoteOutput) -> bool:
     pointer, _ = remote.read_pointer()
     if pointer is None:
         return not output.path.exists() or read_json(output.path / "latest.json") is None
-    try:
-        latest = output.latest()
-    except UnreadableError:
-        raise
-    except StorageError:
-        return False
+    latest = output.sound_latest()
     if latest is None or latest.fingerprint != pointer["run"]:
         return False
     one = _publication(remote, pointer)
@@ -195,13 +190,7 @@ def is_published(output: Output, run: RunDirectory) -> bool:
     if output.remote is None:
         return True
     there = RemoteOutput(output.remote).publications()
-    try:
-        return all(is_there(one, there) for one in (run, *earlier_versions(output, run)))
-    except UnreadableError:
-        raise
-    except StorageError as error:  # a run that is not there, whatever may be done about it
-        logger.warning("%s", str(error))
-        return True
+    return all(is_there(one, there) for one in (run, *known_versions(output, run)))
 
 
 def is_there(run: RunDirectory, there: Sequence[Publication]) -> bool:

@@ -6,14 +6,15 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from scalable_kpca.errors import StorageError, UnreadableError, storage_errors
+from scalable_kpca.errors import StorageError, storage_errors
 from scalable_kpca.objects import StoredObject
 from scalable_kpca.workflow.layout import Output, RunDirectory, fence_of
 from scalable_kpca.workflow.lease import Lease, remote_lease
 from scalable_kpca.workflow.mirror import bring, is_there
 from scalable_kpca.workflow.remote import Publication, RemoteOutput
-from scalable_kpca.workflow.versions import earlier_versions
+from scalable_kpca.workflow.versions import known_versions
 
 __all__ = ["RemoteWriter", "remote_writing"]
 
@@ -45,7 +46,7 @@ class RemoteWriter:
     def upload(self, run: RunDirectory, fence: int) -> StoredObject:
         """Put the results of a run there, and those that it goes on with where they are not; where they are."""
         there = self.output.publications()
-        for earlier in self._versions(run):
+        for earlier in known_versions(self.here, run):
             if not is_there(earlier, there):
                 self.output.upload(earlier, fence, self.lease.require)
         with storage_errors(f"publishing {run.path} to {self.output.place}"):
@@ -64,14 +65,15 @@ class RemoteWriter:
         A committed place that has lost objects stays: it may be all that there is of a version.
         """
         with _warnings(self.output):
-            there, rest = self._sorted_out()
+            there, rest = self._sorted_out(self.output.read_pointer()[0])
             self._remove([one for one in rest if not one.is_committed or one.fingerprint in there], fence)
 
     def retain(self, fence: int, keep: int) -> None:
         """Remove all but the last `keep` runs, and those that they go on with; nothing where that cannot be told."""
         with _warnings(self.output):
-            there, _ = self._sorted_out()
-            needed = self._needed(there, keep)
+            pointer, _ = self.output.read_pointer()
+            there, _ = self._sorted_out(pointer)
+            needed = self._needed(there, "" if pointer is None else pointer["run"], keep)
             self._remove([one for name, one in there.items() if name not in needed], fence)
 
     def _remove(self, publications: Sequence[Publication], fence: int) -> None:
@@ -81,9 +83,8 @@ class RemoteWriter:
         current = None if pointer is None else self.output.place / pointer["path"]
         self.output.remove([one for one in publications if one.number <= fence and one.place != current])
 
-    def _sorted_out(self) -> tuple[dict[str, Publication], list[Publication]]:
+    def _sorted_out(self, pointer: dict[str, Any] | None) -> tuple[dict[str, Publication], list[Publication]]:
         """Each run that is there whole, in the place that is in force or was written last, and everything else."""
-        pointer, _ = self.output.read_pointer()
         current = None if pointer is None else self.output.place / pointer["path"]
         there: dict[str, Publication] = {}
         rest = []
@@ -94,10 +95,8 @@ class RemoteWriter:
                 there[one.fingerprint] = one
         return there, rest
 
-    def _needed(self, there: dict[str, Publication], keep: int) -> set[str]:
-        """Runs that stay; StorageError where one is missing that a later one goes on with."""
-        pointer, _ = self.output.read_pointer()
-        current = "" if pointer is None else pointer["run"]
+    def _needed(self, there: dict[str, Publication], current: str, keep: int) -> set[str]:
+        """Runs that stay, with the one in force; StorageError where one is missing that a later one goes on with."""
         others = [name for name in there if name != current]  # the last written first
         needed: set[str] = set()
         for name in (current, *others[: keep - 1]):
@@ -108,15 +107,6 @@ class RemoteWriter:
                 needed.add(following)
                 following = self.output.previous(there[following])
         return needed
-
-    def _versions(self, run: RunDirectory) -> list[RunDirectory]:
-        try:
-            return list(earlier_versions(self.here, run))
-        except UnreadableError:
-            raise
-        except StorageError as error:  # as in a directory, it is published all the same
-            logger.warning("%s", str(error))
-            return []
 
 
 @contextmanager

@@ -178,25 +178,22 @@ def _fit(prepared: Prepared, run: RunDirectory, work: StoredWork, engine: Engine
 
 
 def _is_in_force(output: Output, run: RunDirectory) -> bool:
-    try:
-        latest = output.latest()
-    except UnreadableError:
-        raise
-    except StorageError:
-        return False
+    latest = output.sound_latest()
     return latest is not None and latest.path == run.path
 
 
 def _updated(output: Output, run: RunDirectory) -> RunDirectory | None:
     """The run in force when updates have made it from this one, and it is whole."""
+    latest = output.sound_latest()
+    if latest is None or latest.path == run.path:
+        return None
     try:
-        latest = output.latest()
-        made_of = None if latest is None or latest.path == run.path else Ledger.read(latest.path).base
+        made_of = Ledger.read(latest.path).base
     except UnreadableError:
         raise
-    except StorageError:  # no pointer, or a run without a ledger
+    except StorageError:  # it keeps no ledger
         return None
-    if latest is None or made_of != run.fingerprint:
+    if made_of != run.fingerprint:
         return None
     remedy = "its base is put in force again, and `skpca update` can add what came later"
     return latest if _is_whole(output, latest, remedy) else None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
-from scalable_kpca.errors import StorageError
+from scalable_kpca.errors import StorageError, UnreadableError
 from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import EMBEDDING, Output, RunDirectory
 
-__all__ = ["REMEDY", "earlier_versions", "problems_of"]
+__all__ = ["REMEDY", "earlier_versions", "known_versions", "problems_of"]
+
+logger = logging.getLogger(__name__)
 
 REMEDY = "put it back from a copy, or `skpca run` with the configuration of this output, and add the updates again"
 
@@ -29,6 +32,16 @@ def earlier_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory
             raise StorageError(f"{run.path} goes on with scores of runs that go on with its own; {REMEDY}.")
         seen.add(run.path)
         yield run
+
+
+def known_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory]:
+    """The same as far as it can be told; a warning says what cannot."""
+    try:
+        yield from earlier_versions(output, run)
+    except UnreadableError:
+        raise
+    except StorageError as error:
+        logger.warning("%s", str(error))
 
 
 def problems_of(output: Output, run: RunDirectory) -> list[str]:
