@@ -271,20 +271,40 @@ def test_a_day_of_the_base_run_is_read_again_to_be_withdrawn(base):
 
 
 @pytest.mark.parametrize("spoil", [lambda file: file.unlink(), lambda file: write_day(file.parent, 2, rows_of(22))])
-def test_a_day_of_the_base_run_that_is_gone_or_differs_cannot_be_withdrawn(base, spoil):
+def test_a_day_of_the_base_run_that_is_gone_or_differs_cannot_be_withdrawn(base, spoil, caplog):
     before = in_force(base)
     spoil(base / "base" / "day-2.parquet")
     with pytest.raises(InvalidInputError, match=r"day-2\.parquet came with the base run"):
         update(base, None, "day-2.parquet")
     assert in_force(base) == before
+    assert "is withdrawn" not in caplog.text
 
 
-def test_a_withdrawn_day_that_the_source_still_has_is_not_added_by_the_same_command(base):
+def test_a_day_that_is_withdrawn_and_offered_with_the_same_contents_stays(base, caplog):
     update(base, str(write_day(base / "new", 4)))
-    write_day(base / "new", 5)
-    done = update(base, "new/*.parquet", "day-4.parquet")
+    before = in_force(base)
+    for _ in range(2):
+        done = update(base, "new/*.parquet", "day-4.parquet")
+        assert (done.status, done.withdrawn, done.added) == ("unchanged", (), ())
+        assert in_force(base) == before
+    assert "the same contents: it stays" in caplog.text
+    # also under another name, and beside what is new
+    write_day(base / "more", 4, name="again.parquet")
+    write_day(base / "more", 5)
+    done = update(base, "more/*.parquet", "day-4.parquet")
+    assert [Path(part.path).name for part in done.added] == ["day-5.parquet"]
     model = load_model(done.run.path / "model")
-    same_model(model, fitted_at_once(model.basis, [rows_of(day) for day in (1, 2, 3, 5)]))
+    same_model(model, fitted_at_once(model.basis, [rows_of(day) for day in (1, 2, 3, 4, 5)]))
+
+
+def test_a_day_that_was_withdrawn_is_added_by_a_source_that_has_it_and_stays(base):
+    day = write_day(base / "new", 4)
+    update(base, str(day))
+    with_it = in_force(base)
+    update(base, None, "day-4.parquet")
+    assert update(base, str(day), "day-4.parquet").status == "restored"
+    assert update(base, str(day), "day-4.parquet").status == "unchanged"
+    assert in_force(base) == with_it
 
 
 def test_names_that_are_not_one_partition_are_refused(base):

@@ -80,8 +80,12 @@ class Contributions:
         InvalidInputError
             When its file is needed, and is gone or has changed.
         """
+        sums = self._kept_or_read(part)
         text = f"{part.path} is withdrawn; landmarks that were taken from it stay landmarks"
         logger.warning("%s", f"{text}, and a source that still has the file adds it again with the next update")
+        return sums
+
+    def _kept_or_read(self, part: Partition) -> Accumulators:
         if part.own is not None:
             kept = SumsCheckpoint(self._before.path / part.own, part.fingerprint)
             done, sums = kept.load(self._model.basis)

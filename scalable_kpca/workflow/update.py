@@ -96,7 +96,8 @@ def update_output(
     base : Path
         What a relative `uri` is relative to.
     withdraw : sequence of str
-        Paths or file names of partitions to be taken away; those that the last update took away are left out.
+        Paths or file names of partitions to be taken away; those that the last update took away are left out, and
+        those stay that `uri` has with the same contents, so that the same command can be given again.
     overrides : sequence of str
         Changes to the configuration of the run in force, such as ``drift.fail=5``: of `CHANGEABLE` sections. The
         section ``cluster`` comes from here alone: its threads are this machine's where nothing else is said.
@@ -132,9 +133,10 @@ def update_output(
         check_apart("OUTPUT", output, uri, base)
         source = open_like(before.run.path, before.model, uri, base)
     offered = [] if source is None else _partitions_of(source)
-    withdrawn = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
+    named = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
+    withdrawn = _not_offered(named, offered)
     left = before.ledger.without(withdrawn)
-    fresh = _fresh(offered, left, withdrawn)
+    fresh = _fresh(offered, left)
     if isinstance(source, PreparedSource):
         source, fresh = _counted(before, source, fresh)
     if not fresh and not withdrawn:
@@ -231,10 +233,20 @@ def _partitions_of(source: Source) -> list[Partition]:
     ]
 
 
-def _fresh(offered: Sequence[Partition], ledger: Ledger, withdrawn: Sequence[Partition]) -> dict[int, Partition]:
-    """Offered partitions that are not in the ledger, by their index, each content once; not what is just withdrawn."""
+def _not_offered(named: Sequence[Partition], offered: Sequence[Partition]) -> tuple[Partition, ...]:
+    """Partitions to be withdrawn, but those whose contents are to be added by the same command: these stay."""
+    there = {part.fingerprint for part in offered}
+    for part in named:
+        if part.fingerprint in there:
+            text = f"{part.path} is to be withdrawn, and the source has it with the same contents: it stays"
+            logger.warning("%s", f"{text}; withdraw it without a source that has it")
+    return tuple(part for part in named if part.fingerprint not in there)
+
+
+def _fresh(offered: Sequence[Partition], ledger: Ledger) -> dict[int, Partition]:
+    """Offered partitions that are not in the ledger, by their index, each content once."""
     fresh: dict[int, Partition] = {}
-    seen = {part.fingerprint for part in withdrawn}
+    seen: set[str] = set()
     for index, part in enumerate(offered):
         if part.rows and part.fingerprint not in seen and ledger.check_new(part.path, part.fingerprint):
             fresh[index] = part
