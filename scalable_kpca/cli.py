@@ -26,6 +26,7 @@ __all__ = ["main", "skpca"]
 NOTHING_TO_DO = 99
 BUG = 70
 TOO_LITTLE_MEMORY = 78
+AS_JSON = "scalable_kpca.as_json"
 
 # heavy imports wait until a command needs them: `--help` answers at once
 
@@ -57,6 +58,8 @@ class _NamedErrors(click.Group):
             if code == BUG:
                 with contextlib.suppress(OSError):
                     traceback.print_exc()
+        with contextlib.suppress(OSError):
+            _answer({"status": "failed", "exit_code": code, "error": message}, ctx.meta.get(AS_JSON, False))
         raise _Failure(message, code)
 
 
@@ -118,6 +121,13 @@ def skpca() -> None:
     """Exact, certified, resumable kernel PCA for data whose Gram matrix fits nowhere."""
 
 
+def _remember(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """Whether an error, too, is an answer that a program reads."""
+    del param
+    ctx.meta[AS_JSON] = value
+    return value
+
+
 _config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
 _output = click.argument("output", type=_Place(path_type=str, file_okay=False))
 _work = click.option(
@@ -129,7 +139,11 @@ _set = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, such as kernel.gamma=0.1."
 )
 _json = click.option(
-    "--json", "as_json", is_flag=True, help="Last line on stdout is one JSON object; text goes to stderr."
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=_remember,
+    help="Last line on stdout is one JSON object; text goes to stderr.",
 )
 
 
@@ -171,10 +185,9 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
             answer["explained_variance"] = float(certificate.explained_variance_ratio.sum())
             answer |= {"complete": certificate.complete, "missed_bound": certificate.missed_bound}
             answer["method"] = outcome.fit.model.solver if outcome.fit.model.n_passes == 0 else "exact"
-        elif outcome.updates:
-            later = _partitions(outcome.updates)
-            text = f"nothing to do: this input and configuration, and {later} of later updates, gave"
-            _say([f"{text} {outcome.run.path}"], as_json)
+        elif outcome.added or outcome.withdrawn:
+            later = f"with {_partitions(outcome.added)} added by updates and {outcome.withdrawn} withdrawn"
+            _say([f"nothing to do: this input and configuration, {later}, gave {outcome.run.path}"], as_json)
         elif outcome.status == "restored":
             _say([f"restored: this input and configuration gave {outcome.run.path}, which is in force again"], as_json)
         else:
@@ -302,7 +315,7 @@ def transform(
             raise refusal
         n_rows, health = transform_to(place, source, Path.cwd(), destination, overrides, reconstruct=reconstruct)
         _say([f"{n_rows} rows {'reconstructed' if reconstruct else 'scored'} into {destination}"], as_json)
-        answer = {"rows": n_rows, "embedding": destination, "health": worst(health)}
+        answer = {"status": "done", "rows": n_rows, "embedding": destination, "health": worst(health)}
         watch.answer |= answer
         _answer(answer, as_json)
 
@@ -403,8 +416,10 @@ def main() -> None:
 
 def _place_of(output: str, work: str | None) -> Output:
     """The output that an argument means, as it is on this machine."""
+    from scalable_kpca.workflow.loading import check_place
     from scalable_kpca.workflow.mirror import output_at
 
+    check_place("OUTPUT", output)
     return output_at(output, Path(), work)
 
 

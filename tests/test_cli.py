@@ -240,22 +240,109 @@ BAD_SETTINGS = [
     (["output.path=/dev/null/out"], 74, ["/dev/null/out", "Not a directory"]),
     (["cluster.kind=address", "cluster.address=tcp://127.0.0.1:1"], 69, ["no Dask scheduler answers"]),
     (["nonsense"], 78, ["not of the form"]),
+    (["output.path=gs://bucket/out"], 78, ["output.path: gs:// is no place that is known; give a path, or s3://"]),
+    (["output.path=S3://bucket/out"], 78, ["output.path: S3:// is no place that is known"]),
+    (["output.path=file:///out"], 78, ["output.path: file:// is no place that is known"]),
+    (["source.uri=s3a://bucket/rows"], 78, ["source.uri: s3a:// is no place that is known"]),
+    (["health=false", "drift.mean.fail=1"], 78, ["drift.mean: health is false"]),
+    (["drift.novelty.fail=0.1"], 78, ["drift.novelty: novelty is false"]),
+    (["method=exact", "drift.fail=2"], 78, ["drift.fail: method is exact"]),
+    (["source.id=[key]", "source.passthrough=[key]"], 78, ['column "key" is named in source.id and in source.pass']),
+    (["source.id=[key, key]"], 78, ['column "key" is named twice in source.id']),
+    (["method=nystroem", "nystroem.n_landmarks=2"], 78, ["n_components=3 needs at least as many landmarks"]),
 ]
 
 
-# a process each: the first ones stand for all of them while one works
-@pytest.mark.parametrize(
-    ("settings", "code", "words"),
-    [pytest.param(*case, marks=() if place < 4 else pytest.mark.slow) for place, case in enumerate(BAD_SETTINGS)],
-)
+@pytest.mark.parametrize(("settings", "code", "words"), BAD_SETTINGS)
 def test_bad_settings_end_with_their_exit_code_and_say_what_is_wrong(tmp_path, rows, settings, code, words):
-    job = write_job(tmp_path, rows)
     overrides = [part for setting in settings for part in ("--set", setting)]
-    finished = skpca("run", job, *overrides)
-    assert finished.returncode == code, finished.stderr
-    assert "Traceback" not in finished.stderr
+    finished = CliRunner().invoke(commands, ["run", str(write_job(tmp_path, rows)), *overrides])
+    assert finished.exit_code == code, finished.output
     for word in words:
         assert word in finished.stderr
+
+
+def test_a_failure_is_an_answer_in_json_too(tmp_path, rows):
+    job = write_job(tmp_path, rows)
+    failed = CliRunner().invoke(commands, ["run", str(job), "--set", "n_components=61", "--json"])
+    assert failed.exit_code == 78
+    answer = json.loads(failed.stdout)
+    assert (answer["status"], answer["exit_code"]) == ("failed", 78)
+    assert failed.stderr.strip().endswith(answer["error"])
+    assert CliRunner().invoke(commands, ["run", str(job), "--set", "n_components=61"]).stdout == ""
+
+
+@pytest.mark.parametrize("text", ["seed: 1\nseed: 2\n", "kernel: {name: rbf, gamma: 1, gamma: 2}\n"])
+def test_a_key_that_is_there_twice_is_refused(tmp_path, text):
+    (tmp_path / "job.yaml").write_text(f"source: {{uri: rows}}\noutput: {{path: out}}\n{text}")
+    refused = CliRunner().invoke(commands, ["run", str(tmp_path / "job.yaml")])
+    assert refused.exit_code == 78
+    assert "is there twice; leave one of them out" in refused.stderr
+
+
+def test_a_value_that_others_refer_to_may_be_there_once_more(tmp_path, rows):
+    job = write_job(tmp_path, rows)
+    fields = {name: value for name, value in json.loads(job.read_text()).items() if name != "kernel"}
+    lines = "kernel: &usual {name: rbf, gamma: 0.3}\nsolver: {}\n"
+    job.write_text("\n".join(f"{name}: {json.dumps(value)}" for name, value in fields.items()) + "\n" + lines)
+    job.write_text(job.read_text().replace("&usual {", "{<<: &usual {degree: 2}, degree: 3, "))
+    assert CliRunner().invoke(commands, ["plan", str(job)]).exit_code == 0
+
+
+def test_a_place_of_another_scheme_is_refused_by_every_command_and_nothing_is_made(tmp_path, rows, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(commands, ["run", str(write_job(tmp_path, rows))]).exit_code == 0
+    before = sorted(tmp_path.rglob("*"))
+    for command in (
+        ("transform", "out", "--source", "data", "--to", "gs://bucket/scores"),
+        ("transform", "out", "--source", "abfs://data", "--to", "scores"),
+        ("update", "out", "--source", "S3://bucket/new"),
+        ("status", "s3a://bucket/out"),
+        ("report", "out", "--to", "s3://bucket/page.html"),
+    ):
+        refused = CliRunner().invoke(commands, command)
+        assert refused.exit_code == 78, refused.output
+        assert "is no place that is known" in refused.stderr or "is no file of this machine" in refused.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_path_may_look_like_a_scheme_and_begin_at_home(tmp_path, rows, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    job = write_job(tmp_path, rows, output={"path": "~/out"})
+    assert CliRunner().invoke(commands, ["run", str(job)]).exit_code == 0
+    assert (tmp_path / "home" / "out" / "latest.json").exists()
+    done = CliRunner().invoke(commands, ["transform", "home/out", "--source", "data", "--to", "a:b/scores"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a:b" / "scores" / "part-00000.parquet").exists()
+
+
+def test_an_output_that_is_a_file_is_named(tmp_path, rows):
+    (tmp_path / "taken").write_text("")
+    for path in ("taken", "taken/out"):
+        refused = CliRunner().invoke(commands, ["run", str(write_job(tmp_path, rows, output={"path": path}))])
+        assert refused.exit_code == 74
+        assert f"{tmp_path}/{path}" in refused.stderr
+        assert "remove what has the name already" in refused.stderr or "is a file and no directory" in refused.stderr
+
+
+def test_the_status_of_nothing_is_a_problem(tmp_path):
+    answer = CliRunner().invoke(commands, ["status", str(tmp_path / "ouptut"), "--json"])
+    assert answer.exit_code == 74
+    assert "is no directory; correct the path" in json.loads(answer.stdout)["problems"][0]
+
+
+def test_a_variable_that_is_no_key_is_refused_by_every_command_that_hears_variables(tmp_path, rows, monkeypatch):
+    job = write_job(tmp_path, rows)
+    assert CliRunner().invoke(commands, ["run", str(job)]).exit_code == 0
+    monkeypatch.setenv("SKPCA_DRFT__MEAN__FAIL", "0.1")
+    for command in (
+        ("run", str(job)),
+        ("transform", str(tmp_path / "out"), "--source", str(tmp_path / "data"), "--to", str(tmp_path / "scores")),
+    ):
+        refused = CliRunner().invoke(commands, command)
+        assert refused.exit_code == 78
+        assert "did you mean 'drift'" in refused.stderr
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from scalable_kpca import KernelPCA, load_model, project, reconstruct
 from scalable_kpca.cli import skpca
-from scalable_kpca.errors import ConfigError, InvalidInputError, MemoryLimitError
+from scalable_kpca.errors import ConfigError, MemoryLimitError
 from scalable_kpca.source import Preparation, Recipe, Vocabulary, original_columns
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.layout import Output
@@ -196,7 +196,7 @@ def test_the_command_writes_pre_images_in_the_columns_of_the_source(tmp_path):
 
 def test_what_has_no_map_or_no_room_for_its_columns_is_refused_and_nothing_is_written(tmp_path):
     run_job(tmp_path, METHODS["exact"], inverse=False)
-    with pytest.raises(InvalidInputError, match="inverse: true"):
+    with pytest.raises(ConfigError, match="inverse: true"):
         transform_source(Output(tmp_path / "out"), "rows", tmp_path, tmp_path / "to", reconstruct=True)
     for path in (tmp_path / "rows").iterdir():  # rows without ids are numbered, in a column of this name
         pq.write_table(pq.read_table(path).rename_columns(["row", "x0", "x1", "x2"]), path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scalable_kpca import plan
-from scalable_kpca.errors import InvalidInputError, MemoryLimitError
+from scalable_kpca.errors import ConfigError, MemoryLimitError
 from scalable_kpca.kernels import RBF, Linear, kernel_block
 from scalable_kpca.planning.advice import advise_landmarks, residual_curve
 from scalable_kpca.report import plan_lines
@@ -84,7 +84,7 @@ def test_auto_is_exact_for_a_precomputed_kernel_that_fits():
 
 def test_more_landmarks_than_rows_are_all_rows_and_fewer_than_components_are_refused():
     assert planned(300).n_landmarks == 300
-    with pytest.raises(InvalidInputError, match="n_landmarks to 20"):
+    with pytest.raises(ConfigError, match="n_landmarks to 20"):
         planned(n_components=20, n_landmarks=19)
 
 

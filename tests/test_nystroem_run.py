@@ -431,7 +431,7 @@ def test_landmarks_that_memory_cannot_hold_are_refused_before_the_rows_are_copie
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"nystroem": {"n_landmarks": 3}}, InvalidInputError, "n_components=4 needs at least as many landmarks"),
+        ({"nystroem": {"n_landmarks": 3}}, ConfigError, "n_components=4 needs at least as many landmarks"),
         ({"budget": {"memory": "3GiB", "disk": "1kiB"}}, ConfigError, r"budget\.disk=1kiB cannot hold .* raise it to"),
         ({"kernel": {"name": "sigmoid", "gamma": 3.0}}, InvalidInputError, "not positive semi-definite"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scalable_kpca import KernelPCA, load_model, merge, project, reconstruct
-from scalable_kpca.errors import InvalidInputError, ModelFormatError
+from scalable_kpca.errors import ConfigError, InvalidInputError, ModelFormatError
 from scalable_kpca.model import save_model
 from tests.support import describe_model
 
@@ -89,9 +89,7 @@ def test_rows_that_join_a_model_give_it_a_map_of_its_own(tmp_path):
 def test_a_model_without_a_map_says_how_to_get_one(tmp_path, preimage):
     fitted(fit_inverse_transform=preimage).save(tmp_path / "model")
     assert json.loads((tmp_path / "model" / "model.json").read_text())["ridge_pairs"] == 0
-    with pytest.raises(
-        InvalidInputError, match=r"no map from scores to rows.*fit_inverse_transform=True.*inverse: true"
-    ):
+    with pytest.raises(ConfigError, match=r"no map from scores to rows.*fit_inverse_transform=True.*inverse: true"):
         reconstruct(load_model(tmp_path / "model"), np.zeros((1, K)))
 
 

@@ -389,13 +389,21 @@ def test_run_of_the_base_job_leaves_later_updates_in_force(base):
     update(base, "new/*.parquet")
     before = contents(base)
     again = run(base)
-    assert (again.status, again.run.path, again.updates) == ("unchanged", in_force(base), 1)
+    assert (again.status, again.run.path, again.added, again.withdrawn) == ("unchanged", in_force(base), 1, 0)
     job = base / "job.yaml"
     job.write_text(json.dumps(settings()))
     answer = CliRunner().invoke(skpca, ["run", str(job)])
     assert answer.exit_code == 99
-    assert "1 partition of later updates" in answer.output
+    assert "with 1 partition added by updates and 0 withdrawn" in answer.output
     assert contents(base) == before
+
+
+def test_run_of_the_base_job_says_that_a_day_of_it_was_withdrawn(base):
+    update(base, None, "day-2.parquet")
+    (base / "job.yaml").write_text(json.dumps(settings()))
+    answer = CliRunner().invoke(skpca, ["run", str(base / "job.yaml")])
+    assert answer.exit_code == 99
+    assert "with 0 partitions added by updates and 1 withdrawn" in answer.output
 
 
 def test_other_settings_or_another_base_make_a_base_of_their_own(base):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import ConfigError
 from scalable_kpca.model import AnyModel, RidgeMap
 from scalable_kpca.preimage.pairs import choose_training_pairs
 from scalable_kpca.preimage.ridge import fit_ridge_map
@@ -36,7 +36,7 @@ def reconstruct(model: AnyModel, scores: Any) -> NDArray[np.float64]:
 
     Raises
     ------
-    InvalidInputError
+    ConfigError
         For a model without a map, another number of scores, or NaN or infinity.
 
     Notes
@@ -56,9 +56,9 @@ def reconstruct(model: AnyModel, scores: Any) -> NDArray[np.float64]:
 
 
 def held_map(model: AnyModel) -> RidgeMap:
-    """The map of a model; InvalidInputError when it has none."""
+    """The map of a model; ConfigError when it has none."""
     if model.way_back is None:
-        raise InvalidInputError(
+        raise ConfigError(
             "the model holds no map from scores to rows; fit again with fit_inverse_transform=True, in a job with "
             "inverse: true."
         )

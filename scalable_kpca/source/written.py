@@ -43,7 +43,7 @@ class RowGroupWriter:
         self._held: list[Any] = []
         self._held_rows, self._held_bytes = 0, 0
         with self._writing():
-            self._writer = pq.ParquetWriter(path, schema)
+            self._writer = pq.ParquetWriter(path.absolute(), schema)  # relative, `a:b/c` is a URI for pyarrow
 
     def add(self, table: Any) -> None:
         """Append a table."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dask.utils import format_bytes
 
-from scalable_kpca.errors import InvalidInputError, MemoryLimitError
+from scalable_kpca.errors import ConfigError, MemoryLimitError
 from scalable_kpca.tiling.choices import LANDMARK_METHODS, check_choice, check_components, check_whole, choose_dtype
 from scalable_kpca.tiling.costs import PROCESS_SECONDS
 from scalable_kpca.tiling.footprint import BLOCK_ROWS, WAVE, Fixed, score_bytes, stream_bytes
@@ -71,7 +71,7 @@ def plan_nystroem(
     ------
     MemoryLimitError
         Naming the smallest limit that works, and the most landmarks that this one holds.
-    InvalidInputError
+    ConfigError
         When there are fewer landmarks than components.
     """
     n_samples, n_features = check_whole("n_samples", n_samples), check_whole("n_features", n_features)
@@ -83,7 +83,7 @@ def plan_nystroem(
     components = check_components(n_components)
     k = components if isinstance(components, int) else 0
     if k > m:
-        raise InvalidInputError(
+        raise ConfigError(
             f"n_components={k} needs at least as many landmarks, there are {m}; set n_landmarks to {k} or more."
         )
     resolved, reasons = choose_dtype(dtype, n_samples)

@@ -9,12 +9,12 @@ from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
-from scalable_kpca.source import Nulls, Recipe, Unknown
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 from scalable_kpca.workflow.monitor_config import MonitorConfig
-from scalable_kpca.workflow.output_config import InverseConfig, NonEmpty, OutputConfig, Place
+from scalable_kpca.workflow.output_config import Address, InverseConfig, LocalPath, OutputConfig, Place
 from scalable_kpca.workflow.parts import NOVELTY, RECONSTRUCTION
+from scalable_kpca.workflow.source_config import SourceConfig
 
 __all__ = [
     "BudgetConfig",
@@ -36,63 +36,6 @@ __all__ = [
 
 
 Size = int | str
-
-
-class SourceConfig(Section):
-    """Where the rows come from."""
-
-    uri: Place = Field(
-        description="Parquet, CSV or Arrow files (path, directory or glob), one .npy file, zarr array or HDF5 file; "
-        "#NAME after a zarr group or an HDF5 file says which array of it. s3://BUCKET/KEY, prefix or glob: Parquet."
-    )
-    id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
-    features: list[str] | None = Field(
-        default=None,
-        description="Numeric columns: names, globs, or types such as dtype:numeric, dtype:integer, dtype:floating, "
-        "dtype:boolean, dtype:decimal or dtype:double; by default every numeric column left.",
-    )
-    passthrough: list[str] = Field(default=[], description="More columns that travel to the output.")
-    partition: list[str] = Field(
-        default=[], description="Keys of directories key=value above the files; they travel to the output as text."
-    )
-    categorical: list[str] = Field(
-        default=[],
-        description="Names or globs of columns that become a feature for each of their values, 0 or 1 (one-hot); the "
-        "values are those of the fit.",
-    )
-    unknown: Unknown = Field(
-        default="error", description="A category that the fit has not seen is an error, or none of the known ones."
-    )
-    max_categories: int = Field(default=256, ge=1, description="Of one column; more are an error.")
-    csv: CsvConfig = CsvConfig()
-    nulls: Nulls = Field(
-        default="error",
-        description="A row with a null or NaN among its features is an error, is left out, or has the column's mean, "
-        "its median, or `fill` there; nulls of a categorical column are then a category. Infinity is an error.",
-    )
-    fill: float = Field(default=0.0, allow_inf_nan=False, description="What impute:constant puts in.")
-    standardize: bool = Field(
-        default=False, description="Whether numeric columns get mean 0 and variance 1, those of the fit's rows."
-    )
-
-    @field_validator("id", "features", "passthrough", "partition", "categorical", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _constant_is_used(self) -> SourceConfig:
-        if self.fill and self.nulls != "impute:constant":
-            message = f"fill is for nulls: impute:constant, and nulls is {self.nulls}; leave one of them out"
-            raise PydanticCustomError("fill", "{message}", {"message": message})
-        return self
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """How columns are to be prepared, None when they are taken as they are."""
-        if self.nulls == "error" and not self.categorical and not self.standardize:
-            return None
-        return Recipe(self.nulls, self.fill, self.unknown, self.max_categories, self.standardize)
 
 
 class SolverConfig(Section):
@@ -119,6 +62,9 @@ class Limits(Section):
 
     warn: float | None = Field(default=None, ge=0, description="Above it there is a warning.")
     fail: float | None = Field(default=None, ge=0, description="Above it nothing is published, exit code 65.")
+
+
+MEASURES = ("missing", "outside", "mean", "spread", "unknown", "psi", "novelty")  # of health
 
 
 class DriftConfig(Limits):
@@ -154,7 +100,7 @@ class DriftConfig(Limits):
         description="Share of rows more novel than all but one in a hundred of the fit's, less that one; with novelty.",
     )
 
-    @field_validator("missing", "outside", "mean", "spread", "unknown", "psi", "novelty", mode="before")
+    @field_validator(*MEASURES, mode="before")
     @classmethod
     def _what_is_not_said_stays(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, dict) and info.field_name is not None:
@@ -170,9 +116,9 @@ class DriftConfig(Limits):
 class TlsConfig(Section):
     """PEM files of an encrypted scheduler, relative to the configuration file."""
 
-    ca: NonEmpty = Field(description="Certificates that scheduler and workers must be signed by.")
-    cert: NonEmpty = Field(description="This client's certificate.")
-    key: NonEmpty = Field(description="Its key, readable by its owner only (chmod 600).")
+    ca: LocalPath = Field(description="Certificates that scheduler and workers must be signed by.")
+    cert: LocalPath = Field(description="This client's certificate.")
+    key: LocalPath = Field(description="Its key, readable by its owner only (chmod 600).")
 
 
 class ClusterConfig(Section):
@@ -181,7 +127,7 @@ class ClusterConfig(Section):
     kind: Literal["threads", "synchronous", "local", "address"] = "threads"
     n_threads: int | None = Field(default=None, ge=1, description="Of the process, or of each worker of kind local.")
     n_workers: int | None = Field(default=None, ge=1, description="Worker processes of kind local.")
-    address: Place | None = Field(default=None, description="Of a running scheduler, for kind address.")
+    address: Address | None = Field(default=None, description="Of a running scheduler, for kind address.")
     wait: float = Field(default=30, gt=0, description="Seconds that kind address waits for a first worker.")
     stall: float = Field(default=1800, gt=0, description="Seconds in which nothing finishes: a run gives up.")
     dashboard: bool = Field(default=False, description="Whether kind local serves dask's dashboard on loopback.")
@@ -265,6 +211,20 @@ class Config(Section):
         if isinstance(fields, dict) and isinstance(fields.get("inverse"), bool):
             return {**fields, "inverse": {} if fields["inverse"] else None}
         return fields
+
+    @model_validator(mode="after")
+    def _limits_are_measured(self) -> Config:
+        unused = [name for name in MEASURES if getattr(self.drift, name) != DriftConfig.model_fields[name].default]
+        if unused and not self.health:
+            reason = "health is false, and no row is compared with those of the fit"
+        elif "novelty" in unused and not self.novelty:
+            unused, reason = ["novelty"], "novelty is false, and there is no such column"
+        elif self.drift.fail is not None and self.method == "exact":
+            unused, reason = ["fail"], "method is exact, and rows are added to Nyström models only"
+        else:
+            return self
+        message = f"{', '.join(f'drift.{name}' for name in unused)}: {reason}; leave one of them out"
+        raise PydanticCustomError("drift", "{message}", {"message": message})
 
     @model_validator(mode="after")
     def _tiles_are_stored(self) -> Config:

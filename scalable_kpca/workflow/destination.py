@@ -66,9 +66,9 @@ def transform_to(
     -----
     For S3 the scores are written to the directory of the output first, and are gone there at the end.
     """
+    check_place("--to", destination)
     if not is_object(destination):
         return transform_source(output, uri, base, Path(destination), overrides, reconstruct=reconstruct)
-    check_place("--to", destination)
     place = StoredObject.of(destination)
     check_separate("--to", place, (part_name(0), *(f"{name}/{part_name(0)}" for name in EMBEDDING)), uri, base)
     remote = output.remote

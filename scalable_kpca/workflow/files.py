@@ -132,7 +132,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return read_plain_json(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         reason = error.strerror or error

@@ -23,10 +23,8 @@ def pre_images(model: AnyModel, source: Source) -> Callable[[Any, Matrix], Any]:
 
     Raises
     ------
-    InvalidInputError
-        For a model without a map.
     ConfigError
-        When a label has the name of a column that is reconstructed.
+        For a model without a map, and when a label has the name of a column that is reconstructed.
     """
     import pyarrow as pa
 

@@ -63,6 +63,8 @@ class Report:
 def inspect_output(output: Output) -> Report:
     """What is in an output: the run in force, the others, and who holds the lock; of S3 nothing is brought here."""
     latest, problems = None, []
+    if output.remote is None and not output.path.is_dir():
+        problems.append(f"{output.path} is no directory; correct the path, or run a job with this output.")
     try:
         latest = output.latest()
     except StorageError as error:

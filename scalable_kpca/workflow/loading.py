@@ -105,7 +105,7 @@ def read_draft(path: Path, overrides: Sequence[str] = (), environment: Mapping[s
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ConfigError(f"{path} is longer than {MAX_BYTES} bytes: it is no configuration.")
-        fields = tomllib.loads(content.decode()) if kind == "TOML" else yaml.safe_load(content.decode())
+        fields = tomllib.loads(content.decode()) if kind == "TOML" else _parse_yaml(content.decode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (yaml.YAMLError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -147,7 +147,14 @@ def stored_draft(
 ) -> Draft:
     """What `override_config` checks."""
     for name, key, value in _variables(os.environ if environment is None else environment):
-        if key.partition(".")[0] in sections:
+        section = key.partition(".")[0]
+        if section not in Config.model_fields:
+            near = difflib.get_close_matches(section, Config.model_fields, n=1, cutoff=0.5)
+            raise ConfigError(
+                f"{name}: {section!r} is no key of a configuration; "
+                + (f"did you mean {near[0]!r}?" if near else "remove this variable, or correct its name.")
+            )
+        if section in sections:
             _apply(fields, name, key, value)
     for override in overrides:
         if override.partition("=")[0].partition(".")[0] not in sections:
@@ -157,6 +164,25 @@ def stored_draft(
             )
         _apply(fields, f"--set {override!r}", *_split(override))
     return Draft(fields, "the configuration of the run in force", Path.cwd())
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose keys are there once: of two, the last one would count and the other would be gone."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} is there twice; leave one of them out", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _parse_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)  # a SafeLoader
 
 
 def _placed(section: Section, names: Sequence[str], base: Path) -> Section:
@@ -190,7 +216,7 @@ def _apply(fields: dict[str, Any], origin: str, key: str, text: str) -> None:
             raise ConfigError(f"{origin}: {parent} is a value, not a section.")
         fields = inner
     try:
-        fields[last] = yaml.safe_load(text)
+        fields[last] = _parse_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{origin}: the value is not YAML ({error}).") from error
 
@@ -200,7 +226,7 @@ def _explain(problem: Any) -> str:
     place = [
         str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
     ]
-    if problem["type"] in ("size", "width", "secret"):
+    if problem["type"] in ("size", "width", "secret", "place", "roles", "drift"):
         return f"{'.'.join(place)}: {problem['msg']}"
     if problem["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,8 +23,9 @@ def _ends_in(value: str, *, endings: tuple[str, ...]) -> str:
     return value
 
 
-Metrics = Annotated[str, AfterValidator(partial(_ends_in, endings=(".prom",)))]
-Events = Annotated[str, AfterValidator(partial(_ends_in, endings=(".jsonl", ".ndjson")))]
+LocalFile = Annotated[str, AfterValidator(os.path.expanduser)]
+Metrics = Annotated[LocalFile, AfterValidator(partial(_ends_in, endings=(".prom",)))]
+Events = Annotated[LocalFile, AfterValidator(partial(_ends_in, endings=(".jsonl", ".ndjson")))]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -12,7 +14,7 @@ from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.objects import StoredObject, is_object
 from scalable_kpca.workflow.kernel_config import Section
 
-__all__ = ["InverseConfig", "NonEmpty", "OutputConfig", "Place"]
+__all__ = ["Address", "InverseConfig", "LocalPath", "OutputConfig", "Place"]
 
 
 def _without_secrets(value: str) -> str:
@@ -22,6 +24,15 @@ def _without_secrets(value: str) -> str:
     if "@" in place or not (port.isdigit() or port in ("", "*")):  # a secret may have a slash in it
         text = "a name or password is in the URI, and configurations are published with every run; give it by the"
         raise PydanticCustomError("secret", "{message}", {"message": f"{text} environment or a credentials file"})
+    return value
+
+
+def _of_a_known_scheme(value: str) -> str:
+    """Refuse what looks like a URI and is none that is read: as a path it would be a directory called ``gs:``."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", value)
+    if scheme is not None and not is_object(value):
+        message = f"{scheme[0]} is no place that is known; give a path, or s3://BUCKET/KEY"
+        raise PydanticCustomError("place", "{message}", {"message": message})
     return value
 
 
@@ -38,14 +49,16 @@ def _on_s3(value: str) -> str:
 
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00]*$")]
-Place = Annotated[NonEmpty, AfterValidator(_without_secrets)]
+LocalPath = Annotated[NonEmpty, AfterValidator(os.path.expanduser), AfterValidator(_of_a_known_scheme)]
+Address = Annotated[NonEmpty, AfterValidator(_without_secrets)]
+Place = Annotated[LocalPath, AfterValidator(_without_secrets)]
 
 
 class OutputConfig(Section):
     """Where results go."""
 
     path: Place = Field(description="Directory, relative to the configuration file, or s3://BUCKET/PREFIX.")
-    work: NonEmpty | None = Field(
+    work: LocalPath | None = Field(
         default=None,
         description="For results on S3: the directory, relative to the configuration file, in which rows, tiles and "
         "journals are, and from which results are published; by default one below the user's cache directory.",

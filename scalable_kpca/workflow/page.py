@@ -96,6 +96,10 @@ def _place(output: Output, destination: Path | None) -> Path:
     """Where the page goes; ConfigError where it could take the place of anything else."""
     if destination is None:
         return output.path / PAGE
+    if destination.parts[0].endswith(":"):
+        raise ConfigError(
+            f"--to={destination} is no file of this machine; leave it out, and the page of an output on S3 is there."
+        )
     if destination.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--to={destination} does not end in .html; name a file for the page.")
     if destination.resolve().is_relative_to(output.path.resolve() / "runs"):

@@ -94,7 +94,7 @@ def write_part(table: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
     with storage_errors(f"writing {path}", path):
-        pq.write_table(table, path)
+        pq.write_table(table, path.absolute())  # relative, `a:b/c` is a URI for pyarrow
 
 
 def part_name(index: int) -> str:

@@ -72,7 +72,9 @@ def transform_source(
     Raises
     ------
     InvalidInputError
-        For rows that cannot be scored, or are too far from those of the fit; to reconstruct, for a model without a map.
+        For rows that cannot be scored, or are too far from those of the fit.
+    ConfigError
+        When the destination lies in the output or in the source; to reconstruct, for a model without a map.
     StorageError
         When the model is not what was committed, which it is read once for before any row is scored, or when something
         has the name of the destination, also by the time that the scores are there.

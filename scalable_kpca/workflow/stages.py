@@ -50,15 +50,16 @@ class Outcome:
         Of a run that was made.
     seconds : float
         Wall time.
-    updates : int
-        Partitions that updates have brought to the run in force since.
+    added, withdrawn : int
+        Partitions that updates have brought to the run in force since, and that they have taken away.
     """
 
     run: RunDirectory
     status: Literal["done", "restored", "unchanged"]
     fit: ExactFit | NystroemFit | None
     seconds: float
-    updates: int = 0
+    added: int = 0
+    withdrawn: int = 0
 
 
 def execute(prepared: Prepared, listener: Listener | None = None) -> Outcome:
@@ -104,8 +105,10 @@ def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
         if not is_published(output, updated):
             with writing(output, updated) as writer:
                 writer.point_to(updated)
-        n_updates = sum(part.own is not None for part in Ledger.read(updated.path).partitions)
-        return Outcome(updated, "unchanged", None, time.perf_counter() - started, n_updates)
+        left = [part.path for part in Ledger.read(updated.path).partitions if part.own is None]
+        added = len(Ledger.read(updated.path).partitions) - len(left)
+        withdrawn = sum(path not in left for path in prepared.source.paths)
+        return Outcome(updated, "unchanged", None, time.perf_counter() - started, added, withdrawn)
     if not run.is_committed:
         check_budget(prepared.config, prepared.plan, prepared.source)
         if prepared.config.output.tiles is not None:
