@@ -286,7 +286,8 @@ def test_a_value_that_others_refer_to_may_be_there_once_more(tmp_path, rows):
     lines = "kernel: &usual {name: rbf, gamma: 0.3}\nsolver: {}\n"
     job.write_text("\n".join(f"{name}: {json.dumps(value)}" for name, value in fields.items()) + "\n" + lines)
     job.write_text(job.read_text().replace("&usual {", "{<<: &usual {degree: 2}, degree: 3, "))
-    assert CliRunner().invoke(commands, ["plan", str(job)]).exit_code == 0
+    answer = CliRunner().invoke(commands, ["plan", str(job)])
+    assert answer.exit_code == 0, answer.output
 
 
 def test_a_place_of_another_scheme_is_refused_by_every_command_and_nothing_is_made(tmp_path, rows, monkeypatch):

@@ -169,16 +169,15 @@ def stored_draft(
 class _Loader(yaml.SafeLoader):
     """YAML whose keys are there once: of two, the last one would count and the other would be gone."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)  # as it is written: nothing is merged into it yet
         seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"key {key.value!r} is there twice; leave one of them out", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                text = f"key {key.value!r} is there twice; leave one of them out"
+                raise yaml.composer.ComposerError(None, None, text, key.start_mark)
+            seen.add(key.value)
+        return node
 
 
 def _parse_yaml(text: str) -> Any:
