@@ -329,6 +329,82 @@ def test_text_in_a_dictionary_in_one_file_and_plain_in_another_is_the_same_text(
     assert source.feature_names == ("x",)
 
 
+TAG = pa.array(["u"]).dictionary_encode()
+
+
+@both
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (pa.array([3]), pa.array([None], pa.null()), pa.int64()),
+        (TAG, pa.array([None], pa.null()), TAG.type),
+        (pa.array([[3]]), pa.array([None], pa.null()), pa.list_(pa.int64())),
+        (pa.array([[3]], pa.list_(pa.int8())), pa.array([[2**40, None]]), pa.list_(pa.int64())),
+        (pa.array([[None]], pa.list_(pa.null())), pa.array([["u"]]), pa.list_(pa.string())),
+        (
+            pa.array([[3]], pa.list_(pa.field("n", pa.int8(), False))),
+            pa.array([[None]], pa.list_(pa.int8())),
+            pa.list_(pa.int8()),
+        ),
+        (pa.array([3], pa.int8()), pa.array([2**40]), pa.int64()),
+        (pa.array([3], pa.uint16()), pa.array([4], pa.uint8()), pa.uint16()),
+        (pa.array([0.1], pa.float32()), pa.array([0.1]), pa.float64()),
+        (pa.array(["u"]), pa.array(["v"], pa.large_string()), pa.large_string()),
+        (TAG, pa.array(["v"], pa.large_string()), pa.large_string()),
+        (TAG, TAG.cast(pa.dictionary(pa.int8(), pa.string())), pa.string()),
+        (pa.array([1], pa.timestamp("ms", "UTC")), pa.array([1], pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC")),
+        (pa.array([decimal.Decimal("12.5")]), pa.array([decimal.Decimal("0.125")]), pa.decimal128(5, 3)),
+    ],
+)
+def test_labels_have_one_type_in_all_files_where_it_takes_every_value(folder, kind, one, other, expected):
+    files = [pa.table({"id": column, "x": [1.0]}) for column in (one, other, one)]
+    write_all(folder, kind, *files)
+    source = opened(folder, features=["x"], id_columns=[], passthrough=["id"])
+    values = [*one.to_pylist(), *other.to_pylist(), *one.to_pylist()]
+    assert all(batch.labels.schema.field("id").type == expected for batch in source.batches())
+    assert labels_of(source) == values
+    of_spans = [batch.labels["id"] for span in source.spans(1) for batch in span.batches(1, "all")]
+    assert all(column.type == expected for column in of_spans)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([3]), pa.array(["x3"])),
+        (pa.array([3]), pa.array([0.5])),
+        (pa.array([3]), pa.array([3], pa.uint64())),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("ns"))),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC"))),
+        (pa.array([decimal.Decimal(10**37)]), pa.array([decimal.Decimal("0.125")])),
+        (pa.array([True]), pa.array([1])),
+    ],
+)
+@both
+def test_labels_of_types_that_nothing_takes_are_refused(folder, kind, one, other):
+    nulls = pa.table({"id": pa.array([None], pa.null()), "x": [1.0]})
+    write_all(folder, kind, nulls, pa.table({"id": one, "x": [1.0]}), pa.table({"id": other, "x": [1.0]}))
+    said = rf'column "id" is {re.escape(str(one.type))} in .*1\.{kind} and {re.escape(str(other.type))} in .*2\.{kind}'
+    with pytest.raises(InvalidInputError, match=rf"{said}.*; write the files with one type"):
+        opened(folder)
+
+
+def test_ids_that_are_numbers_in_one_text_only_are_refused_with_what_helps(folder):
+    (folder / "1.csv").write_text("id,x\n0,1\n1,2\n")
+    (folder / "2.csv").write_text("id,x\nx0,1\nx1,2\n")
+    with pytest.raises(InvalidInputError, match=r'"id" is int64 in .*1\.csv and string in .*2\.csv.*\{id: string\}'):
+        opened(folder)
+    assert labels_of(opened(folder, csv=CsvOptions(types=(("id", "string"),)))) == ["0", "1", "x0", "x1"]
+
+
+def test_label_that_is_a_category_keeps_the_text_of_its_numbers(folder):
+    for number, kind in enumerate((pa.float32(), pa.float64())):
+        table = pa.table({"x": [1.0], "size": pa.array([0.1], kind)})
+        pq.write_table(table, folder / f"{number}.parquet")
+    with pytest.raises(InvalidInputError, match=r'"size" is float in .*0\.parquet and double in .*1\.parquet'):
+        opened(folder, id_columns=["size"], categorical=["size"])
+    assert labels_of(opened(folder, id_columns=["size"]), "size") == [np.float32(0.1), 0.1]
+
+
 @both
 def test_timestamp_travels_and_is_no_feature(folder, kind):
     when = datetime.datetime(2026, 2, 3, 4, 5, 6, 7)

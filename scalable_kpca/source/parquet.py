@@ -17,6 +17,7 @@ from scalable_kpca.source.columns import (
     select_features,
 )
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
+from scalable_kpca.source.label_types import label_types
 from scalable_kpca.source.parts import OfParts, Part, digest_files, rows_together
 from scalable_kpca.source.spans import Batch
 
@@ -83,8 +84,10 @@ class ParquetSource(OfParts):
             for name in (*id_columns, *self.categorical):
                 _refuse_nested(schema, name, "source.id" if name in id_columns else "source.categorical", file)
         self.dtype = feature_dtype([schema.field(name).type for schema in schemas for name in self.feature_names])
+        with_rows = [index for index, part in enumerate(self.parts) if part.n_rows]
+        types = label_types([schemas[i] for i in with_rows], [files[i] for i in with_rows], labels, self.categorical)
         self._columns = Columns(
-            self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype, extra=self.categorical
+            self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype, self.categorical, types
         )
         self._constants = [partition_values(file, partition) for file in files]
         self.group_rows = [_group_rows(footer) for footer in footers]
