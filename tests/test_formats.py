@@ -12,8 +12,8 @@ import pytest
 from pyarrow import ipc
 
 from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source import Copies, CsvOptions, SampledSource, open_source
-from scalable_kpca.source.readers import BLOCK_BYTES
+from scalable_kpca.source import Copies, CsvOptions, Recipe, SampledSource, open_source, prepare_columns
+from scalable_kpca.source.readers import BLOCK_BYTES, reading_identity
 
 
 def opened(folder, uri="*", *, csv=None, **options):
@@ -137,6 +137,36 @@ def test_options_say_how_text_is_read(folder, text, csv, names, rows):
     assert source.feature_names == names
     assert np.array_equal(rows_of(source), rows, equal_nan=True)
     assert source.dtype == ("float32" if csv.types else "float64")
+
+
+@pytest.mark.parametrize(
+    ("nulls", "tags", "numbers"),
+    [
+        (None, ["", "", "NA", "NA", "u"], [1, np.nan, np.nan, np.nan, 2]),
+        (("NA", ""), [None, None, None, None, "u"], [1, np.nan, np.nan, np.nan, 2]),
+        (("u", "", "NA"), [None, None, None, None, None], [1, np.nan, np.nan, np.nan, 2]),
+    ],
+)
+def test_null_values_that_are_given_count_in_columns_of_text_too(folder, nulls, tags, numbers):
+    (folder / "a.csv").write_text('id,tag,x\na,,1\nb,"",NA\nc,NA,""\nd,"NA",\ne,u,2\n')
+    source = opened(folder, csv=CsvOptions(null_values=nulls), passthrough=["tag"], features=["x"])
+    assert labels_of(source, "tag") == tags
+    assert np.array_equal(rows_of(source)[:, 0], numbers, equal_nan=True)
+
+
+def test_copies_of_the_time_when_text_had_no_nulls_are_no_copies_now(folder):
+    assert reading_identity(folder / "a.csv", CsvOptions()) == ["csv", ",", True, [], None, []]
+    for nulls in ((), ("-",)):
+        then = ["csv", ",", True, [], list(nulls), []]
+        assert reading_identity(folder / "a.csv", CsvOptions(null_values=nulls)) != then
+
+
+@pytest.mark.parametrize(("nulls", "null"), [(None, False), (("",), True), (("NA",), False)])
+def test_empty_text_is_a_category_unless_null_values_name_it(folder, nulls, null):
+    (folder / "a.csv").write_text("tag,x\n,1\nu,2\n")
+    csv = CsvOptions(null_values=nulls)
+    prepared = prepare_columns(opened(folder, csv=csv, id_columns=[], categorical=["tag"]), Recipe("impute:mean"))
+    assert prepared.feature_names == (("x", "tag=u", "tag is null") if null else ("x", "tag=", "tag=u"))
 
 
 def test_columns_without_names_are_numbered(folder):

@@ -35,7 +35,8 @@ class CsvOptions:
     names : tuple of str
         Of the columns where there is no header; by default f0, f1, ….
     null_values : tuple of str or None
-        Texts that are no value in columns of other types than text; by default pyarrow's: empty, NA, NaN, null, ….
+        Texts that are no value, quoted or not, in columns of text too. By default pyarrow's (empty, NA, NaN, null, …),
+        but in columns of text, where every text is a value.
     types : tuple of (str, str)
         Columns and their pyarrow types, in place of those that the first block of a file suggests.
     """
@@ -62,8 +63,9 @@ def reading_identity(file: Path, options: CsvOptions) -> list[Any]:
     """What the rows of a file depend on beside its contents, as JSON values."""
     if source_kind([file]) == ".arrow":
         return ["arrow"]
-    delimiter, nulls = options.delimiter_of(file), options.null_values
-    return ["csv", delimiter, options.header, list(options.names), nulls and list(nulls), sorted(options.types)]
+    # once they were no values but in columns of text: copies of that time are others
+    nulls = None if options.null_values is None else ["in text too", *options.null_values]
+    return ["csv", options.delimiter_of(file), options.header, list(options.names), nulls, sorted(options.types)]
 
 
 @contextmanager
@@ -109,7 +111,7 @@ def _open_csv(file: Path, options: CsvOptions, block_bytes: int, opened: ExitSta
     from pyarrow import csv
 
     types = {name: pa.type_for_alias(kind) for name, kind in options.types}
-    nulls = {} if options.null_values is None else {"null_values": list(options.null_values)}
+    nulls = options.null_values
     reader = csv.open_csv(
         open_decompressed(file, opened)[1],
         # one thread: else an error does not know its row
@@ -120,7 +122,11 @@ def _open_csv(file: Path, options: CsvOptions, block_bytes: int, opened: ExitSta
             autogenerate_column_names=not options.header and not options.names,
         ),
         csv.ParseOptions(delimiter=options.delimiter_of(file), newlines_in_values=True),
-        csv.ConvertOptions(column_types=types, **nulls),
+        csv.ConvertOptions(
+            column_types=types,
+            null_values=None if nulls is None else list(nulls),
+            strings_can_be_null=nulls is not None,
+        ),
     )
     opened.enter_context(reader)
     for field in reader.schema:
