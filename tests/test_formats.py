@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
 
-from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.errors import InvalidInputError, StorageError
 from scalable_kpca.source import Copies, CsvOptions, Recipe, SampledSource, open_source, prepare_columns
 from scalable_kpca.source.readers import BLOCK_BYTES, reading_identity
 
@@ -106,14 +106,40 @@ def test_ten_files_arrive_in_natural_order_with_their_labels(folder, kind, uri):
 def test_files_of_a_directory_are_of_one_kind(folder):
     (folder / "a.csv").write_text(TEXT)
     write_arrow(folder / "b.arrow", TABLE)
-    with pytest.raises(InvalidInputError, match=r"names 2 files of kind \.arrow, \.csv; files of one kind can be read"):
+    with pytest.raises(InvalidInputError, match=r"rows holds 1 CSV and 1 Arrow files, .* such as .*rows/\*\.csv\."):
         opened(folder, str(folder))
-    (folder / "b.arrow").unlink()
-    (folder / "_b.arrow").write_text("left out")
-    (folder / "notes.txt").write_text("left out")
+    (folder / "b.arrow").rename(folder / "_b.arrow")
+    for name in ("notes.txt", "about.json", "README.md", "a.csv.crc", "_SUCCESS"):
+        (folder / name).write_text("left out")
     assert rows_of(opened(folder, str(folder))).tolist() == EXPECTED
-    pq.write_table(TABLE.slice(1), folder / "c.parquet")  # where there is Parquet, that is what is read
-    assert rows_of(opened(folder, str(folder))).tolist() == EXPECTED[1:]
+    (folder / "day=1").mkdir()
+    pq.write_table(TABLE.slice(1), folder / "day=1" / "c.PARQUET")
+    with pytest.raises(InvalidInputError, match=r"1 Parquet and 1 CSV files, .* such as rows/\*\*/\*\.parquet\."):
+        opened(folder.parent, "rows")
+    (folder / "d.csv.gz").write_bytes(gzip.compress(TEXT.encode()))
+    (folder / "e.tsv").write_text("id\tx\n")
+    with pytest.raises(InvalidInputError, match=r"1 Parquet, 2 CSV and 1 TSV files"):
+        opened(folder, str(folder))
+
+
+def test_endings_are_compared_without_regard_to_case(folder):
+    for number, name in enumerate(("1.parquet", "2.PARQUET", "3.Parquet")):
+        pq.write_table(TABLE.slice(number, 1), folder / name)
+    assert rows_of(opened(folder, str(folder))).tolist() == EXPECTED[:3]
+    assert rows_of(opened(folder)).tolist() == EXPECTED[:3]
+    assert rows_of(opened(folder, "2.PARQUET")).tolist() == EXPECTED[1:2]
+
+
+@pytest.mark.parametrize("uri", ["rows", "rows/*"])
+@pytest.mark.parametrize("name", ["b.csv", "b.CSV.gz"])
+def test_link_to_a_table_that_is_not_there_is_named(folder, uri, name):
+    (folder / "a.csv").write_text(TEXT)
+    (folder / name).symlink_to("gone.csv")
+    with pytest.raises((InvalidInputError, StorageError), match=re.escape(f"rows/{name}")):
+        opened(folder.parent, uri)
+    (folder / name).rename(folder / "_b.csv")
+    (folder / "notes.txt").symlink_to("gone.txt")
+    assert rows_of(opened(folder.parent, "rows")).tolist() == EXPECTED
 
 
 # ---------------------------------------------------------------- how CSV is read

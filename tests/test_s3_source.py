@@ -18,7 +18,7 @@ from scalable_kpca.errors import BusyError, ConfigError, InvalidInputError, Stor
 from scalable_kpca.faults import classify
 from scalable_kpca.objects import ReplacedObjectError, StoredObject, buckets, is_object, open_object
 from scalable_kpca.source import fetching, open_source
-from scalable_kpca.source.location import find_files
+from scalable_kpca.source.location import find_files, would_find
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.layout import Output
@@ -84,6 +84,17 @@ def test_globs_match_keys_piece_by_piece(glob, expected, server, tmp_path):
     odd = {str(file) for file in find_files("s3://bucket/odd", tmp_path)}
     found = {str(file) for file in find_files(glob, tmp_path)} - (odd if "**" in glob else set())
     assert found == {f"s3://bucket/{key}" for key in expected}
+
+
+def test_objects_of_a_prefix_are_of_one_kind(server, tmp_path):
+    server.put("bucket", "days/1.PARQUET", content_of(1))
+    server.put("bucket", "days/notes.txt", b"left out")
+    assert [file.name for file in find_files("s3://bucket/days", tmp_path)] == ["1.PARQUET"]
+    assert would_find("s3://bucket/days", StoredObject("bucket", "days/2.PARQUET"))
+    assert not would_find("s3://bucket/days", StoredObject("bucket", "days/2.json"))
+    server.put("bucket", "days/more/2.csv", b"id,x")
+    with pytest.raises(InvalidInputError, match=r"1 Parquet and 1 CSV files.* such as s3://bucket/days/\*\.parquet\."):
+        find_files("s3://bucket/days/", tmp_path)
 
 
 def test_updates_and_scores_come_from_objects_too(server, tmp_path):
