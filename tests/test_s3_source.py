@@ -86,6 +86,24 @@ def test_globs_match_keys_piece_by_piece(glob, expected, server, tmp_path):
     assert found == {f"s3://bucket/{key}" for key in expected}
 
 
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("s3://bucket/m/*.parquet", ["m/1.parquet"]),
+        ("s3://bucket/m/**/*.parquet", ["m/1.parquet", "m/day=2/2.parquet"]),
+        ("s3://bucket/m/_temporary/**/*.parquet", ["m/_temporary/0/5.parquet"]),
+        ("s3://bucket/m/.*", ["m/.6.parquet"]),
+    ],
+)
+def test_globs_mean_hidden_objects_only_where_they_say_so(glob, expected, server, tmp_path):
+    keys = ["m/1.parquet", "m/day=2/2.parquet", "m/.6.parquet", "m/_temporary/0/5.parquet"]
+    for key in keys:
+        server.put("bucket", key, b"")
+    assert [str(file) for file in find_files(glob, tmp_path)] == [f"s3://bucket/{key}" for key in expected]
+    found = [would_find(glob, StoredObject("bucket", key)) for key in keys]
+    assert found == [key in expected for key in keys]
+
+
 def test_objects_of_a_prefix_are_of_one_kind(server, tmp_path):
     server.put("bucket", "days/1.PARQUET", content_of(1))
     server.put("bucket", "days/notes.txt", b"left out")

@@ -26,7 +26,7 @@ from scalable_kpca.source import (
     read_rows,
     write_rows,
 )
-from scalable_kpca.source.location import natural_key
+from scalable_kpca.source.location import find_files, natural_key
 from scalable_kpca.source.rows import aligned_blocks
 
 # tmp_path is shared by the examples of a property: each makes a directory of its own in it
@@ -90,6 +90,40 @@ def test_files_of_a_directory_are_read_without_hidden_ones(tmp_path):
     (tmp_path / "notes.txt").write_text("not data")
     source = open_source(str(tmp_path), tmp_path / "elsewhere", id_columns=["id"])
     assert all_labels(source, "id") == [2, 10]
+
+
+VISIBLE = ["m/1.parquet", "m/day=2/2.parquet", "m/day=2/hour=3/3.parquet"]
+HIDDEN = ["m/.6.parquet", "m/_7.parquet", "m/_temporary/0/5.parquet", "m/day=2/.staging/8.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("m/*.parquet", VISIBLE[:1]),
+        ("m/**.parquet", VISIBLE[:1]),
+        ("m/[._1]*.parquet", VISIBLE[:1]),
+        ("m/*/*.parquet", VISIBLE[1:2]),
+        ("m/**/*.parquet", VISIBLE),
+        ("**/*.parquet", VISIBLE),
+        ("m/**/[1-3].parquet", VISIBLE),
+        ("m/.*.parquet", HIDDEN[:1]),
+        ("m/_*.parquet", HIDDEN[1:2]),
+        ("m/_t*/**/*.parquet", HIDDEN[2:3]),
+        ("m/_temporary/*/*.parquet", HIDDEN[2:3]),
+        ("m/**/.staging/*.parquet", HIDDEN[3:]),
+    ],
+)
+def test_globs_mean_hidden_files_only_where_they_say_so(tmp_path, glob, expected):
+    for number, name in enumerate([*VISIBLE, *HIDDEN]):
+        write_part(tmp_path / name, [number], {"x": [1.0]})
+    assert [file.relative_to(tmp_path).as_posix() for file in find_files(glob, tmp_path)] == expected
+
+
+def test_path_before_a_glob_may_be_hidden(tmp_path):
+    write_part(tmp_path / "_work" / ".rows" / "a.parquet", [1], {"x": [1.0]})
+    assert all_labels(open_source("_work/.rows/*.parquet", tmp_path, id_columns=["id"]), "id") == [1]
+    (tmp_path / "here").mkdir()
+    assert all_labels(open_source("../_work/.rows/*.parquet", tmp_path / "here", id_columns=["id"]), "id") == [1]
 
 
 def test_large_file_arrives_in_several_batches_with_its_labels(tmp_path):

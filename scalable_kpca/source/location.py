@@ -75,13 +75,14 @@ def find_files(uri: str, base: Path) -> Sequence[SourceFile]:
     -----
     Of a directory, the Parquet, CSV or Arrow files at any depth are read, by their endings in either case; files that
     are no tables are left out, and links to directories are not followed. What is called ``_…`` or ``.…``, or lies
-    below such a directory, is left out, as Spark, Hive and dask do.
+    below such a directory, is left out, as Spark, Hive and dask do, unless a piece of a glob begins with that letter.
     """
     if is_object(uri):
         return _find_objects(uri)
     root, glob = split_uri(uri, base)
     if glob:
-        found = list(root.glob("/".join(glob)))
+        pattern = "/".join(piece if piece == "**" else re.sub(r"\*+", "*", piece) for piece in glob)
+        found = [file for file in root.glob(pattern) if _fits(file.relative_to(root).parts, glob)]
     elif root.is_dir() and not _is_zarr(root):
         found = _tables_of(uri, root, (file for file in root.rglob("*") if _is_visible(file, root)))
         if not found:
@@ -185,12 +186,16 @@ def _glob_of(tables: Sequence[File], place: File) -> str:
 
 
 def _fits(parts: Sequence[str], glob: Sequence[str]) -> bool:
-    """Whether a key is one of those that a glob means, where ``**`` is any number of pieces."""
+    """Whether a path or key is one of those that a glob means, where ``**`` is any number of pieces.
+
+    A name that begins with ``.`` or ``_`` is meant by a piece that begins so itself, as by a shell.
+    """
     if not glob or not parts:
         return not parts and all(piece == "**" for piece in glob)
     if glob[0] == "**":
-        return _fits(parts, glob[1:]) or _fits(parts[1:], glob)
-    return fnmatchcase(parts[0], glob[0]) and _fits(parts[1:], glob[1:])
+        return _fits(parts, glob[1:]) or (not _is_hidden(parts[:1]) and _fits(parts[1:], glob))
+    is_meant = not _is_hidden(parts[:1]) or parts[0][0] == glob[0][0]
+    return is_meant and fnmatchcase(parts[0], glob[0]) and _fits(parts[1:], glob[1:])
 
 
 def _kind(file: SourceFile) -> str:
