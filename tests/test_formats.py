@@ -4,6 +4,7 @@ import datetime
 import decimal
 import gzip
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -266,6 +267,35 @@ def test_number_that_becomes_text_is_named_with_its_row_and_what_helps(folder):
     (folder / "b.csv").unlink()
     csv = CsvOptions(types=(("x", "string"),))
     assert labels_of(opened(folder, csv=csv, id_columns=["x"], features=["id"]), "x")[-1] == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "csv", "column"),
+    [
+        ("a.csv", "id,x\na,1\nb,1.5\n", CsvOptions(), "x"),
+        ("a.csv.gz", "id,x\na,1\nb,1.5\n", CsvOptions(), "x"),
+        ("a.tsv", '\nid\t"a, ""b"""\na\t1\nb\t1.5\n', CsvOptions(), 'a, "b"'),
+        ("a.csv", "\ufeffx;id\n1;a\n1.5;b\n", CsvOptions(delimiter=";"), "x"),
+        ("a.csv", "a,1\nb,1.5\n", CsvOptions(header=False), "f1"),
+        ("a.csv", "a,1\nb,1.5\n", CsvOptions(header=False, names=("id", "x")), "x"),
+    ],
+)
+def test_value_that_is_not_of_the_type_that_was_asked_for_is_named_with_its_column(folder, name, text, csv, column):
+    content = text.encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(InvalidInputError) as caught:
+        opened(folder, csv=replace(csv, types=((column, "int64"),)), id_columns=[])
+    said = str(caught.value)
+    assert f"column \"{column}\": invalid value '1.5'; source.csv.types says that it is int64: correct" in said
+    assert f"{{{column}: float64}}" in said
+    assert "rows before" not in said
+
+
+def test_type_that_was_asked_for_is_named_far_into_a_file_too(folder):
+    n = BLOCK_BYTES // 4
+    (folder / "a.csv").write_text("id,x\n" + "1,1\n" * n + "2,x\n")
+    with pytest.raises(InvalidInputError, match=rf'row {n + 2} .*"x": .*types says that it is int64.*{{x: string}}'):
+        opened(folder, csv=CsvOptions(types=(("x", "int64"),)))
 
 
 def test_a_row_longer_than_a_block_is_refused(folder):
