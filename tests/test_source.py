@@ -14,10 +14,11 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.errors import InvalidInputError, NotFiniteError, StorageError
 from scalable_kpca.source import (
     ArrayRows,
     ArraySource,
+    FiniteCheck,
     ParquetSource,
     StoredRows,
     check_width,
@@ -27,6 +28,7 @@ from scalable_kpca.source import (
     write_rows,
 )
 from scalable_kpca.source.location import find_files, natural_key
+from scalable_kpca.source.parts import naming_files
 from scalable_kpca.source.rows import aligned_blocks
 
 # tmp_path is shared by the examples of a property: each makes a directory of its own in it
@@ -733,6 +735,27 @@ def test_rows_of_an_array_are_views_that_are_never_written_to():
     block = rows.read(slice(2, 5))
     assert np.shares_memory(block, X)
     assert np.array_equal(block, X[2:5])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([None, 1.0], 'column "x" is NaN or null (the only such row); kernel PCA needs finite numbers'),
+        ([None, np.nan], 'column "x" is NaN or null (1 of 2 such rows); kernel PCA needs finite numbers'),
+        ([np.inf, 1.0], 'column "x" is infinity (the only such row); kernel PCA needs finite numbers'),
+    ],
+)
+def test_row_of_a_source_that_has_no_number_is_refused_with_what_the_source_can_do(tmp_path, values, said):
+    write_part(tmp_path / "a.parquet", [1, 2], {"x": pa.array(values, pa.float64())})
+    source = open_source("a.parquet", tmp_path, id_columns=["id"])
+    check = FiniteCheck(source.feature_names)
+    check.add(all_rows(source))
+    with pytest.raises(NotFiniteError) as caught, naming_files(source.parts):
+        check.raise_if_any()
+    assert f"row 0 of {tmp_path}/a.parquet, {said}" in str(caught.value)
+    assert ("set source.nulls to drop or impute:median, or remove" in str(caught.value)) == (values[0] is None)
+    with pytest.raises(NotFiniteError, match=r"row 0, column .* such rows\); .*infinity: remove or fill these rows"):
+        check.raise_if_any()
 
 
 def test_wrong_width_says_both_widths():
