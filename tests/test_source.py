@@ -394,7 +394,7 @@ def test_file_that_lost_a_column_after_it_was_opened_is_named(tmp_path):
 
 def test_kinds_of_file_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "x.txt").write_text("1,2")
-    with pytest.raises(InvalidInputError, match=r"names 1 files of kind \.txt; files of one kind can be read, Parquet"):
+    with pytest.raises(InvalidInputError, match=r"names a file of kind \.txt; files of one kind can be read, Parquet"):
         open_source("x.txt", tmp_path)
     for name in ("a.npy", "b.npy"):
         np.save(tmp_path / name, np.zeros((2, 2)))
