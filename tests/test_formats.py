@@ -250,6 +250,36 @@ def test_damaged_text_is_named_with_its_row(folder, content, message):
     assert list((folder.parent / "rows-tables").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"id_columns": []},
+            r"no numeric column to use as a feature; it has id;x;y \(string\) alone \(source\.csv\.delim",
+        ),
+        (
+            {"features": ["x"]},
+            r'"x" matches no free column of .*, which has id;x;y alone \(source\.csv\.delimiter says',
+        ),
+    ],
+)
+def test_text_that_is_read_as_one_column_is_told_of_the_delimiter(folder, options, message):
+    (folder / "a.csv").write_text(TEXT.replace(",", ";"))
+    with pytest.raises(InvalidInputError, match=message):
+        opened(folder, **options)
+    assert rows_of(opened(folder, csv=CsvOptions(delimiter=";"))).tolist() == EXPECTED
+    (folder / "0.csv").write_text(TEXT)
+    with pytest.raises(InvalidInputError, match=r'a\.csv has no column "id"; it has id;x;y alone \(source\.csv\.delim'):
+        opened(folder)
+
+
+def test_columns_that_are_no_numbers_are_named_with_their_types_as_far_as_there_are_few(folder):
+    names = [f"c{number}" for number in range(10)]
+    (folder / "a.csv").write_text(",".join(names) + "\n" + ",".join(["a"] * 10) + "\n")
+    with pytest.raises(InvalidInputError, match=r"it has c0 \(string\), .*c7 \(string\) and 2 more: name columns in"):
+        opened(folder, id_columns=[])
+
+
 def test_number_that_becomes_text_is_named_with_its_row_and_what_helps(folder):
     n = BLOCK_BYTES // 4
     (folder / "a.csv").write_text("id,x\n" + "1,1\n" * n + "2,x\n")

@@ -11,6 +11,8 @@ from scalable_kpca.errors import InvalidInputError, KernelPCAError
 from scalable_kpca.objects import SourceFile, StoredObject, open_object
 from scalable_kpca.source.columns import (
     check_labels,
+    delimiter_hint,
+    described_columns,
     merged_schema,
     partition_values,
     select_categorical,
@@ -76,8 +78,8 @@ class ParquetSource(OfParts):
         self.feature_names = select_features(known, features, taken, files[first])
         if not self.feature_names and not self.categorical:
             raise InvalidInputError(
-                f"{files[first]} has no numeric column to use as a feature; name columns in source.features or "
-                "source.categorical."
+                f"{files[first]} has no numeric column to use as a feature; it has "
+                f"{described_columns(known, files[first])}: name columns in source.features or source.categorical."
             )
         for schema, file in zip(schemas, files, strict=True):
             _check_schema(schema, (*labels, *self.categorical, *self.feature_names), self.feature_names, file)
@@ -217,7 +219,8 @@ def _chunks(group: Any, used: set[str]) -> list[Any]:
 def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: SourceFile) -> None:
     for name in columns:
         if name not in schema.names:
-            raise InvalidInputError(f'{file} has no column "{name}"; it has {", ".join(schema.names[:20])}.')
+            found = ", ".join(schema.names[:20]) + delimiter_hint(schema, file)
+            raise InvalidInputError(f'{file} has no column "{name}"; it has {found}.')
         if schema.names.count(name) > 1:
             raise InvalidInputError(
                 f'{file} has {schema.names.count(name)} columns named "{name}", and one is needed; write the file with '
