@@ -280,6 +280,20 @@ def test_columns_that_are_no_numbers_are_named_with_their_types_as_far_as_there_
         opened(folder, id_columns=[])
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_text_that_is_utf16_says_so(folder, name, encoding):
+    content = f"\ufeff{TEXT}".encode(encoding)
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(InvalidInputError, match=r"rows/a\.csv.* is UTF-16.*iconv -f UTF-16 -t UTF-8"):
+        opened(folder)
+    with pytest.raises(InvalidInputError, match="iconv -f UTF-16"):
+        SampledSource([folder / name], CsvOptions(), ["id"], None, [])
+    content = f"\ufeff{TEXT}".encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert rows_of(opened(folder)).tolist() == EXPECTED
+
+
 def test_number_that_becomes_text_is_named_with_its_row_and_what_helps(folder):
     n = BLOCK_BYTES // 4
     (folder / "a.csv").write_text("id,x\n" + "1,1\n" * n + "2,x\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -112,6 +113,7 @@ def _open_csv(file: Path, options: CsvOptions, block_bytes: int, opened: ExitSta
     import pyarrow as pa
     from pyarrow import csv as text
 
+    _refuse_utf16(file)
     types = {name: pa.type_for_alias(kind) for name, kind in options.types}
     nulls = options.null_values
     reader = text.open_csv(
@@ -138,6 +140,16 @@ def _open_csv(file: Path, options: CsvOptions, block_bytes: int, opened: ExitSta
                 "run again."
             )
     return Table(reader.schema, iter(reader))
+
+
+def _refuse_utf16(file: Path) -> None:
+    """InvalidInputError for a text that begins with the mark of UTF-16, whose rows would look ragged."""
+    with ExitStack() as opened:
+        mark = open_decompressed(file, opened)[1].read(2)
+    if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise InvalidInputError(
+            f"{file} is UTF-16, and UTF-8 is needed; convert the file (iconv -f UTF-16 -t UTF-8) and run again."
+        )
 
 
 def _open_arrow(file: Path, opened: ExitStack) -> Table:
