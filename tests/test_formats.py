@@ -4,6 +4,7 @@ import datetime
 import decimal
 import gzip
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
 
-from scalable_kpca.errors import InvalidInputError
-from scalable_kpca.source import Copies, CsvOptions, SampledSource, open_source
-from scalable_kpca.source.readers import BLOCK_BYTES
+from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.source import Copies, CsvOptions, Recipe, SampledSource, open_source, prepare_columns
+from scalable_kpca.source.readers import BLOCK_BYTES, reading_identity
 
 
 def opened(folder, uri="*", *, csv=None, **options):
@@ -106,14 +107,40 @@ def test_ten_files_arrive_in_natural_order_with_their_labels(folder, kind, uri):
 def test_files_of_a_directory_are_of_one_kind(folder):
     (folder / "a.csv").write_text(TEXT)
     write_arrow(folder / "b.arrow", TABLE)
-    with pytest.raises(InvalidInputError, match=r"names 2 files of kind \.arrow, \.csv; files of one kind can be read"):
+    with pytest.raises(InvalidInputError, match=r"rows holds 1 CSV and 1 Arrow files, .* such as .*rows/\*\.csv\."):
         opened(folder, str(folder))
-    (folder / "b.arrow").unlink()
-    (folder / "_b.arrow").write_text("left out")
-    (folder / "notes.txt").write_text("left out")
+    (folder / "b.arrow").rename(folder / "_b.arrow")
+    for name in ("notes.txt", "about.json", "README.md", "a.csv.crc", "_SUCCESS"):
+        (folder / name).write_text("left out")
     assert rows_of(opened(folder, str(folder))).tolist() == EXPECTED
-    pq.write_table(TABLE.slice(1), folder / "c.parquet")  # where there is Parquet, that is what is read
-    assert rows_of(opened(folder, str(folder))).tolist() == EXPECTED[1:]
+    (folder / "day=1").mkdir()
+    pq.write_table(TABLE.slice(1), folder / "day=1" / "c.PARQUET")
+    with pytest.raises(InvalidInputError, match=r"1 Parquet and 1 CSV files, .* such as rows/\*\*/\*\.parquet\."):
+        opened(folder.parent, "rows")
+    (folder / "d.csv.gz").write_bytes(gzip.compress(TEXT.encode()))
+    (folder / "e.tsv").write_text("id\tx\n")
+    with pytest.raises(InvalidInputError, match=r"1 Parquet, 2 CSV and 1 TSV files"):
+        opened(folder, str(folder))
+
+
+def test_endings_are_compared_without_regard_to_case(folder):
+    for number, name in enumerate(("1.parquet", "2.PARQUET", "3.Parquet")):
+        pq.write_table(TABLE.slice(number, 1), folder / name)
+    assert rows_of(opened(folder, str(folder))).tolist() == EXPECTED[:3]
+    assert rows_of(opened(folder)).tolist() == EXPECTED[:3]
+    assert rows_of(opened(folder, "2.PARQUET")).tolist() == EXPECTED[1:2]
+
+
+@pytest.mark.parametrize("uri", ["rows", "rows/*"])
+@pytest.mark.parametrize("name", ["b.csv", "b.CSV.gz"])
+def test_link_to_a_table_that_is_not_there_is_named(folder, uri, name):
+    (folder / "a.csv").write_text(TEXT)
+    (folder / name).symlink_to("gone.csv")
+    with pytest.raises((InvalidInputError, StorageError), match=re.escape(f"rows/{name}")):
+        opened(folder.parent, uri)
+    (folder / name).rename(folder / "_b.csv")
+    (folder / "notes.txt").symlink_to("gone.txt")
+    assert rows_of(opened(folder.parent, "rows")).tolist() == EXPECTED
 
 
 # ---------------------------------------------------------------- how CSV is read
@@ -137,6 +164,36 @@ def test_options_say_how_text_is_read(folder, text, csv, names, rows):
     assert source.feature_names == names
     assert np.array_equal(rows_of(source), rows, equal_nan=True)
     assert source.dtype == ("float32" if csv.types else "float64")
+
+
+@pytest.mark.parametrize(
+    ("nulls", "tags", "numbers"),
+    [
+        (None, ["", "", "NA", "NA", "u"], [1, np.nan, np.nan, np.nan, 2]),
+        (("NA", ""), [None, None, None, None, "u"], [1, np.nan, np.nan, np.nan, 2]),
+        (("u", "", "NA"), [None, None, None, None, None], [1, np.nan, np.nan, np.nan, 2]),
+    ],
+)
+def test_null_values_that_are_given_count_in_columns_of_text_too(folder, nulls, tags, numbers):
+    (folder / "a.csv").write_text('id,tag,x\na,,1\nb,"",NA\nc,NA,""\nd,"NA",\ne,u,2\n')
+    source = opened(folder, csv=CsvOptions(null_values=nulls), passthrough=["tag"], features=["x"])
+    assert labels_of(source, "tag") == tags
+    assert np.array_equal(rows_of(source)[:, 0], numbers, equal_nan=True)
+
+
+def test_copies_of_the_time_when_text_had_no_nulls_are_no_copies_now(folder):
+    assert reading_identity(folder / "a.csv", CsvOptions()) == ["csv", ",", True, [], None, []]
+    for nulls in ((), ("-",)):
+        then = ["csv", ",", True, [], list(nulls), []]
+        assert reading_identity(folder / "a.csv", CsvOptions(null_values=nulls)) != then
+
+
+@pytest.mark.parametrize(("nulls", "null"), [(None, False), (("",), True), (("NA",), False)])
+def test_empty_text_is_a_category_unless_null_values_name_it(folder, nulls, null):
+    (folder / "a.csv").write_text("tag,x\n,1\nu,2\n")
+    csv = CsvOptions(null_values=nulls)
+    prepared = prepare_columns(opened(folder, csv=csv, id_columns=[], categorical=["tag"]), Recipe("impute:mean"))
+    assert prepared.feature_names == (("x", "tag=u", "tag is null") if null else ("x", "tag=", "tag=u"))
 
 
 def test_columns_without_names_are_numbered(folder):
@@ -193,6 +250,50 @@ def test_damaged_text_is_named_with_its_row(folder, content, message):
     assert list((folder.parent / "rows-tables").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"id_columns": []},
+            r"no numeric column to use as a feature; it has id;x;y \(string\) alone \(source\.csv\.delim",
+        ),
+        (
+            {"features": ["x"]},
+            r'"x" matches no free column of .*, which has id;x;y alone \(source\.csv\.delimiter says',
+        ),
+    ],
+)
+def test_text_that_is_read_as_one_column_is_told_of_the_delimiter(folder, options, message):
+    (folder / "a.csv").write_text(TEXT.replace(",", ";"))
+    with pytest.raises(InvalidInputError, match=message):
+        opened(folder, **options)
+    assert rows_of(opened(folder, csv=CsvOptions(delimiter=";"))).tolist() == EXPECTED
+    (folder / "0.csv").write_text(TEXT)
+    with pytest.raises(InvalidInputError, match=r'a\.csv has no column "id"; it has id;x;y alone \(source\.csv\.delim'):
+        opened(folder)
+
+
+def test_columns_that_are_no_numbers_are_named_with_their_types_as_far_as_there_are_few(folder):
+    names = [f"c{number}" for number in range(10)]
+    (folder / "a.csv").write_text(",".join(names) + "\n" + ",".join(["a"] * 10) + "\n")
+    with pytest.raises(InvalidInputError, match=r"it has c0 \(string\), .*c7 \(string\) and 2 more: name columns in"):
+        opened(folder, id_columns=[])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_text_that_is_utf16_says_so(folder, name, encoding):
+    content = f"\ufeff{TEXT}".encode(encoding)
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(InvalidInputError, match=r"rows/a\.csv.* is UTF-16.*iconv -f UTF-16 -t UTF-8"):
+        opened(folder)
+    with pytest.raises(InvalidInputError, match="iconv -f UTF-16"):
+        SampledSource([folder / name], CsvOptions(), ["id"], None, [])
+    content = f"\ufeff{TEXT}".encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert rows_of(opened(folder)).tolist() == EXPECTED
+
+
 def test_number_that_becomes_text_is_named_with_its_row_and_what_helps(folder):
     n = BLOCK_BYTES // 4
     (folder / "a.csv").write_text("id,x\n" + "1,1\n" * n + "2,x\n")
@@ -210,6 +311,35 @@ def test_number_that_becomes_text_is_named_with_its_row_and_what_helps(folder):
     (folder / "b.csv").unlink()
     csv = CsvOptions(types=(("x", "string"),))
     assert labels_of(opened(folder, csv=csv, id_columns=["x"], features=["id"]), "x")[-1] == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "csv", "column"),
+    [
+        ("a.csv", "id,x\na,1\nb,1.5\n", CsvOptions(), "x"),
+        ("a.csv.gz", "id,x\na,1\nb,1.5\n", CsvOptions(), "x"),
+        ("a.tsv", '\nid\t"a, ""b"""\na\t1\nb\t1.5\n', CsvOptions(), 'a, "b"'),
+        ("a.csv", "\ufeffx;id\n1;a\n1.5;b\n", CsvOptions(delimiter=";"), "x"),
+        ("a.csv", "a,1\nb,1.5\n", CsvOptions(header=False), "f1"),
+        ("a.csv", "a,1\nb,1.5\n", CsvOptions(header=False, names=("id", "x")), "x"),
+    ],
+)
+def test_value_that_is_not_of_the_type_that_was_asked_for_is_named_with_its_column(folder, name, text, csv, column):
+    content = text.encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(InvalidInputError) as caught:
+        opened(folder, csv=replace(csv, types=((column, "int64"),)), id_columns=[])
+    said = str(caught.value)
+    assert f"column \"{column}\": invalid value '1.5'; source.csv.types says that it is int64: correct" in said
+    assert f"{{{column}: float64}}" in said
+    assert "rows before" not in said
+
+
+def test_type_that_was_asked_for_is_named_far_into_a_file_too(folder):
+    n = BLOCK_BYTES // 4
+    (folder / "a.csv").write_text("id,x\n" + "1,1\n" * n + "2,x\n")
+    with pytest.raises(InvalidInputError, match=rf'row {n + 2} .*"x": .*types says that it is int64.*{{x: string}}'):
+        opened(folder, csv=CsvOptions(types=(("x", "int64"),)))
 
 
 def test_a_row_longer_than_a_block_is_refused(folder):
@@ -327,6 +457,82 @@ def test_text_in_a_dictionary_in_one_file_and_plain_in_another_is_the_same_text(
     assert labels_of(source) == ["a", "b"] * 2
     assert labels_of(source, "tag") == ["u", "v"] * 2
     assert source.feature_names == ("x",)
+
+
+TAG = pa.array(["u"]).dictionary_encode()
+
+
+@both
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (pa.array([3]), pa.array([None], pa.null()), pa.int64()),
+        (TAG, pa.array([None], pa.null()), TAG.type),
+        (pa.array([[3]]), pa.array([None], pa.null()), pa.list_(pa.int64())),
+        (pa.array([[3]], pa.list_(pa.int8())), pa.array([[2**40, None]]), pa.list_(pa.int64())),
+        (pa.array([[None]], pa.list_(pa.null())), pa.array([["u"]]), pa.list_(pa.string())),
+        (
+            pa.array([[3]], pa.list_(pa.field("n", pa.int8(), False))),
+            pa.array([[None]], pa.list_(pa.int8())),
+            pa.list_(pa.int8()),
+        ),
+        (pa.array([3], pa.int8()), pa.array([2**40]), pa.int64()),
+        (pa.array([3], pa.uint16()), pa.array([4], pa.uint8()), pa.uint16()),
+        (pa.array([0.1], pa.float32()), pa.array([0.1]), pa.float64()),
+        (pa.array(["u"]), pa.array(["v"], pa.large_string()), pa.large_string()),
+        (TAG, pa.array(["v"], pa.large_string()), pa.large_string()),
+        (TAG, TAG.cast(pa.dictionary(pa.int8(), pa.string())), pa.string()),
+        (pa.array([1], pa.timestamp("ms", "UTC")), pa.array([1], pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC")),
+        (pa.array([decimal.Decimal("12.5")]), pa.array([decimal.Decimal("0.125")]), pa.decimal128(5, 3)),
+    ],
+)
+def test_labels_have_one_type_in_all_files_where_it_takes_every_value(folder, kind, one, other, expected):
+    files = [pa.table({"id": column, "x": [1.0]}) for column in (one, other, one)]
+    write_all(folder, kind, *files)
+    source = opened(folder, features=["x"], id_columns=[], passthrough=["id"])
+    values = [*one.to_pylist(), *other.to_pylist(), *one.to_pylist()]
+    assert all(batch.labels.schema.field("id").type == expected for batch in source.batches())
+    assert labels_of(source) == values
+    of_spans = [batch.labels["id"] for span in source.spans(1) for batch in span.batches(1, "all")]
+    assert all(column.type == expected for column in of_spans)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([3]), pa.array(["x3"])),
+        (pa.array([3]), pa.array([0.5])),
+        (pa.array([3]), pa.array([3], pa.uint64())),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("ns"))),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC"))),
+        (pa.array([decimal.Decimal(10**37)]), pa.array([decimal.Decimal("0.125")])),
+        (pa.array([True]), pa.array([1])),
+    ],
+)
+@both
+def test_labels_of_types_that_nothing_takes_are_refused(folder, kind, one, other):
+    nulls = pa.table({"id": pa.array([None], pa.null()), "x": [1.0]})
+    write_all(folder, kind, nulls, pa.table({"id": one, "x": [1.0]}), pa.table({"id": other, "x": [1.0]}))
+    said = rf'column "id" is {re.escape(str(one.type))} in .*1\.{kind} and {re.escape(str(other.type))} in .*2\.{kind}'
+    with pytest.raises(InvalidInputError, match=rf"{said}.*; write the files with one type"):
+        opened(folder)
+
+
+def test_ids_that_are_numbers_in_one_text_only_are_refused_with_what_helps(folder):
+    (folder / "1.csv").write_text("id,x\n0,1\n1,2\n")
+    (folder / "2.csv").write_text("id,x\nx0,1\nx1,2\n")
+    with pytest.raises(InvalidInputError, match=r'"id" is int64 in .*1\.csv and string in .*2\.csv.*\{id: string\}'):
+        opened(folder)
+    assert labels_of(opened(folder, csv=CsvOptions(types=(("id", "string"),)))) == ["0", "1", "x0", "x1"]
+
+
+def test_label_that_is_a_category_keeps_the_text_of_its_numbers(folder):
+    for number, kind in enumerate((pa.float32(), pa.float64())):
+        table = pa.table({"x": [1.0], "size": pa.array([0.1], kind)})
+        pq.write_table(table, folder / f"{number}.parquet")
+    with pytest.raises(InvalidInputError, match=r'"size" is float in .*0\.parquet and double in .*1\.parquet'):
+        opened(folder, id_columns=["size"], categorical=["size"])
+    assert labels_of(opened(folder, id_columns=["size"]), "size") == [np.float32(0.1), 0.1]
 
 
 @both

@@ -169,6 +169,23 @@ def test_medians_of_more_rows_than_the_sample_holds_are_near_and_do_not_depend_o
     assert found[0] != np.median(values)
 
 
+def test_median_of_the_largest_numbers_is_among_them(tmp_path):
+    raw = opened(write(tmp_path, pa.table({"id": range(3), "x": [1.5e308, None, 1.7e308]})), categorical=[])
+    rows, _ = rows_of(prepare_columns(raw, Recipe("impute:median")).batches())
+    assert rows[:, 0].tolist() == [1.5e308, 1.6e308, 1.7e308]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_later_rows_beyond_what_a_float_holds_are_infinite(tmp_path, kind):
+    fitted = opened(
+        write(tmp_path / "a", pa.table({"x": pa.array([1e-30, 2e-30], kind)})), id_columns=[], categorical=[]
+    )
+    preparation = prepare_columns(fitted, Recipe(standardize=True)).preparation
+    later = pa.table({"id": [1], "x": pa.array([1e37 if kind == pa.float32() else 1e300], kind)})
+    rows, _ = rows_of(PreparedSource(opened(write(tmp_path / "b", later), categorical=[]), preparation).batches())
+    assert rows[-1].tolist() == [np.inf]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_constant_columns_are_centred_and_not_divided(tmp_path, dtype):
     values = np.full(5000, 1e7 + 1 / 3).astype(dtype)
@@ -356,6 +373,13 @@ def test_how_many_categories_would_be_too_many_changes_no_identity(tmp_path):
         ({"x": pa.array([None, None], pa.float64())}, {}, Recipe("drop"), "each of the 2 rows has a null"),
         ({"c": ["a", "b"]}, {"categorical": ["c"]}, Recipe(max_categories=1), '"c" has more than 1 different values'),
         ({"x": [1.0, 1e300]}, {}, Recipe(standardize=True), 'column "x" is beyond float64'),
+        (
+            {"x": [1e300, -1e300, None]},
+            {},
+            Recipe("impute:median", standardize=True),
+            'variance of column "x" is beyond',
+        ),
+        ({"x": [1.7e308, 1.6e308]}, {}, Recipe("impute:median", standardize=True), 'variance of column "x" is beyond'),
         ({"x": [1.7e308, 1.6e308, None]}, {}, Recipe("impute:mean"), 'values of column "x" is beyond float64'),
         ({"c": ["a" * 10**5, "b"]}, {"categorical": ["c"]}, Recipe(max_categories=1), r"values, such as .{1,200}, and"),
         ({"x": [1.0, None]}, {}, Recipe(standardize=True), r'row 1 of .*0\.parquet, column "x" is NaN'),

@@ -177,3 +177,17 @@ def test_a_constant_that_fills_nothing_is_refused():
     with pytest.raises(ValueError, match="fill is for nulls: impute:constant"):
         Config.model_validate(job("exact", "drop", source={"fill": 3.0}))
     assert Config.model_validate(job("exact", "impute:constant", source={"fill": 3.0})).source.fill == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_are_one_data_set_whatever_types_the_files_hold_ids_as(tmp_path, method):
+    table = table_of(N_ROWS)
+    (tmp_path / "rows").mkdir()
+    for number, kind in enumerate((pa.int32(), pa.int64(), pa.null())):
+        part = table.slice(80 * number, 80)
+        ids = pa.nulls(80) if kind == pa.null() else part["id"].cast(kind)
+        pq.write_table(part.set_column(0, "id", ids), tmp_path / "rows" / f"{number}.parquet")
+    made = run(tmp_path, job(method, "impute:median"))
+    parts = [pq.read_schema(part).field("id").type for part in sorted((made / "embedding").glob("*.parquet"))]
+    assert parts == [pa.int64()] * 3
+    assert pq.read_table(made / "embedding")["id"].to_pylist() == [*table["id"].to_pylist()[:160], *[None] * 80]

@@ -18,7 +18,7 @@ from scalable_kpca.errors import BusyError, ConfigError, InvalidInputError, Stor
 from scalable_kpca.faults import classify
 from scalable_kpca.objects import ReplacedObjectError, StoredObject, buckets, is_object, open_object
 from scalable_kpca.source import fetching, open_source
-from scalable_kpca.source.location import find_files
+from scalable_kpca.source.location import find_files, would_find
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.files import file_states
 from scalable_kpca.workflow.layout import Output
@@ -84,6 +84,35 @@ def test_globs_match_keys_piece_by_piece(glob, expected, server, tmp_path):
     odd = {str(file) for file in find_files("s3://bucket/odd", tmp_path)}
     found = {str(file) for file in find_files(glob, tmp_path)} - (odd if "**" in glob else set())
     assert found == {f"s3://bucket/{key}" for key in expected}
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("s3://bucket/m/*.parquet", ["m/1.parquet"]),
+        ("s3://bucket/m/**/*.parquet", ["m/1.parquet", "m/day=2/2.parquet"]),
+        ("s3://bucket/m/_temporary/**/*.parquet", ["m/_temporary/0/5.parquet"]),
+        ("s3://bucket/m/.*", ["m/.6.parquet"]),
+    ],
+)
+def test_globs_mean_hidden_objects_only_where_they_say_so(glob, expected, server, tmp_path):
+    keys = ["m/1.parquet", "m/day=2/2.parquet", "m/.6.parquet", "m/_temporary/0/5.parquet"]
+    for key in keys:
+        server.put("bucket", key, b"")
+    assert [str(file) for file in find_files(glob, tmp_path)] == [f"s3://bucket/{key}" for key in expected]
+    found = [would_find(glob, StoredObject("bucket", key)) for key in keys]
+    assert found == [key in expected for key in keys]
+
+
+def test_objects_of_a_prefix_are_of_one_kind(server, tmp_path):
+    server.put("bucket", "days/1.PARQUET", content_of(1))
+    server.put("bucket", "days/notes.txt", b"left out")
+    assert [file.name for file in find_files("s3://bucket/days", tmp_path)] == ["1.PARQUET"]
+    assert would_find("s3://bucket/days", StoredObject("bucket", "days/2.PARQUET"))
+    assert not would_find("s3://bucket/days", StoredObject("bucket", "days/2.json"))
+    server.put("bucket", "days/more/2.csv", b"id,x")
+    with pytest.raises(InvalidInputError, match=r"1 Parquet and 1 CSV files.* such as s3://bucket/days/\*\.parquet\."):
+        find_files("s3://bucket/days/", tmp_path)
 
 
 def test_updates_and_scores_come_from_objects_too(server, tmp_path):

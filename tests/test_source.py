@@ -14,10 +14,11 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalable_kpca.errors import InvalidInputError, StorageError
+from scalable_kpca.errors import InvalidInputError, NotFiniteError, StorageError
 from scalable_kpca.source import (
     ArrayRows,
     ArraySource,
+    FiniteCheck,
     ParquetSource,
     StoredRows,
     check_width,
@@ -26,7 +27,8 @@ from scalable_kpca.source import (
     read_rows,
     write_rows,
 )
-from scalable_kpca.source.location import natural_key
+from scalable_kpca.source.location import find_files, natural_key
+from scalable_kpca.source.parts import naming_files
 from scalable_kpca.source.rows import aligned_blocks
 
 # tmp_path is shared by the examples of a property: each makes a directory of its own in it
@@ -92,6 +94,40 @@ def test_files_of_a_directory_are_read_without_hidden_ones(tmp_path):
     assert all_labels(source, "id") == [2, 10]
 
 
+VISIBLE = ["m/1.parquet", "m/day=2/2.parquet", "m/day=2/hour=3/3.parquet"]
+HIDDEN = ["m/.6.parquet", "m/_7.parquet", "m/_temporary/0/5.parquet", "m/day=2/.staging/8.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("m/*.parquet", VISIBLE[:1]),
+        ("m/**.parquet", VISIBLE[:1]),
+        ("m/[._1]*.parquet", VISIBLE[:1]),
+        ("m/*/*.parquet", VISIBLE[1:2]),
+        ("m/**/*.parquet", VISIBLE),
+        ("**/*.parquet", VISIBLE),
+        ("m/**/[1-3].parquet", VISIBLE),
+        ("m/.*.parquet", HIDDEN[:1]),
+        ("m/_*.parquet", HIDDEN[1:2]),
+        ("m/_t*/**/*.parquet", HIDDEN[2:3]),
+        ("m/_temporary/*/*.parquet", HIDDEN[2:3]),
+        ("m/**/.staging/*.parquet", HIDDEN[3:]),
+    ],
+)
+def test_globs_mean_hidden_files_only_where_they_say_so(tmp_path, glob, expected):
+    for number, name in enumerate([*VISIBLE, *HIDDEN]):
+        write_part(tmp_path / name, [number], {"x": [1.0]})
+    assert [file.relative_to(tmp_path).as_posix() for file in find_files(glob, tmp_path)] == expected
+
+
+def test_path_before_a_glob_may_be_hidden(tmp_path):
+    write_part(tmp_path / "_work" / ".rows" / "a.parquet", [1], {"x": [1.0]})
+    assert all_labels(open_source("_work/.rows/*.parquet", tmp_path, id_columns=["id"]), "id") == [1]
+    (tmp_path / "here").mkdir()
+    assert all_labels(open_source("../_work/.rows/*.parquet", tmp_path / "here", id_columns=["id"]), "id") == [1]
+
+
 def test_large_file_arrives_in_several_batches_with_its_labels(tmp_path):
     n = 200_000
     x = np.random.default_rng(0).standard_normal((n, 14))
@@ -137,7 +173,10 @@ def test_features_are_chosen_by_name_and_glob_in_the_order_asked_for(tmp_path, f
         ({"id_columns": ["id"], "passthrough": ["text", "id"]}, r'column "id" is named twice in source\.id, source'),
         ({"id_columns": ["id", "id"]}, r'column "id" is named twice'),
         ({"passthrough": ["row"]}, r'names a column "row", and rows without an id are numbered .* move it to source'),
-        ({"passthrough": ["id", "x"]}, r"a\.parquet has no numeric column to use as a feature"),
+        (
+            {"passthrough": ["id", "x"]},
+            r"no numeric column to use as a feature; it has id \(int64\), x \(double\), text \(string\): name columns",
+        ),
     ],
 )
 def test_columns_that_cannot_be_used_are_named(tmp_path, options, message):
@@ -358,7 +397,7 @@ def test_file_that_lost_a_column_after_it_was_opened_is_named(tmp_path):
 
 def test_kinds_of_file_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "x.txt").write_text("1,2")
-    with pytest.raises(InvalidInputError, match=r"names 1 files of kind \.txt; files of one kind can be read, Parquet"):
+    with pytest.raises(InvalidInputError, match=r"names a file of kind \.txt; files of one kind can be read, Parquet"):
         open_source("x.txt", tmp_path)
     for name in ("a.npy", "b.npy"):
         np.save(tmp_path / name, np.zeros((2, 2)))
@@ -699,6 +738,27 @@ def test_rows_of_an_array_are_views_that_are_never_written_to():
     block = rows.read(slice(2, 5))
     assert np.shares_memory(block, X)
     assert np.array_equal(block, X[2:5])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([None, 1.0], 'column "x" is NaN or null (the only such row); kernel PCA needs finite numbers'),
+        ([None, np.nan], 'column "x" is NaN or null (1 of 2 such rows); kernel PCA needs finite numbers'),
+        ([np.inf, 1.0], 'column "x" is infinity (the only such row); kernel PCA needs finite numbers'),
+    ],
+)
+def test_row_of_a_source_that_has_no_number_is_refused_with_what_the_source_can_do(tmp_path, values, said):
+    write_part(tmp_path / "a.parquet", [1, 2], {"x": pa.array(values, pa.float64())})
+    source = open_source("a.parquet", tmp_path, id_columns=["id"])
+    check = FiniteCheck(source.feature_names)
+    check.add(all_rows(source))
+    with pytest.raises(NotFiniteError) as caught, naming_files(source.parts):
+        check.raise_if_any()
+    assert f"row 0 of {tmp_path}/a.parquet, {said}" in str(caught.value)
+    assert ("set source.nulls to drop or impute:median, or remove" in str(caught.value)) == (values[0] is None)
+    with pytest.raises(NotFiniteError, match=r"row 0, column .* such rows\); .*infinity: remove or fill these rows"):
+        check.raise_if_any()
 
 
 def test_wrong_width_says_both_widths():

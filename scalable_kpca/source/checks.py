@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import InvalidInputError, NotFiniteError
 from scalable_kpca.source.sparse import RowBlock, is_sparse
 
-__all__ = ["FiniteCheck", "Moments", "RowSummary", "check_width"]
+__all__ = ["FiniteCheck", "Moments", "RowSummary", "check_width", "said_of_source"]
 
 Values = NDArray[np.floating[Any]]
+
+REMEDY = "remove or fill these rows first."
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,17 @@ class FiniteCheck:
         raise NotFiniteError(
             row,
             f"{name} is {found} (1 of {self.bad_rows} such rows); kernel PCA needs finite numbers and "
-            "accepts no NaN or infinity: remove or fill these rows first.",
+            f"accepts no NaN or infinity: {REMEDY}",
         )
+
+
+def said_of_source(text: str) -> str:
+    """What `FiniteCheck` says of an array, for a source: NaN may be one of its nulls, which it has an option for."""
+    text = text.replace("(1 of 1 such rows)", "(the only such row)")
+    if " is NaN (" not in text or not text.endswith(REMEDY):
+        return text
+    remedy = "set source.nulls to drop or impute:median, or " + REMEDY
+    return text.replace(" is NaN (", " is NaN or null (", 1).removesuffix(REMEDY) + remedy
 
 
 def check_width(found: int, needed: int) -> None:

@@ -95,11 +95,15 @@ class ColumnStatistics:
         self.squares = np.where(self.constant, 0.0, self.squares)
 
     def filled(self, fill: Vector) -> tuple[Vector, Vector]:
-        """Mean and variance (ddof 0) of each column when every missing value is `fill`, shape (d,) each."""
+        """Mean and variance (ddof 0) of each column when every missing value is `fill`, shape (d,) each.
+
+        They are infinite or NaN where they are beyond float64.
+        """
         total = np.maximum(self.count + self.missing, 1)
-        mean = (self.count * self.mean + self.missing * fill) / total
-        shifted = self.count * (self.mean - mean) ** 2 + self.missing * (fill - mean) ** 2
-        return mean, (self.squares + shifted) / total
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = (self.count * self.mean + self.missing * fill) / total
+            shifted = self.count * (self.mean - mean) ** 2 + self.missing * (fill - mean) ** 2
+            return mean, (self.squares + shifted) / total
 
 
 class RowSample:
@@ -138,7 +142,10 @@ class RowSample:
         for index, column in enumerate(self.values.T):
             there = column[~np.isnan(column)]
             if len(there):
-                found[index] = np.median(there)
+                with np.errstate(over="ignore"):
+                    middle = np.median(there)
+                # the mean of the two in the middle may be too large only before it is halved
+                found[index] = middle if np.isfinite(middle) else 2 * np.median(there / 2)
         return found
 
 

@@ -10,9 +10,20 @@ from urllib.parse import unquote
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.objects import SourceFile
 from scalable_kpca.source.decoding import is_numeric, is_numeric_or_null
+from scalable_kpca.source.location import source_kind
 
-__all__ = ["TYPE_RULES", "check_labels", "merged_schema", "partition_values", "select_categorical", "select_features"]
+__all__ = [
+    "TYPE_RULES",
+    "check_labels",
+    "delimiter_hint",
+    "described_columns",
+    "merged_schema",
+    "partition_values",
+    "select_categorical",
+    "select_features",
+]
 
+DESCRIBED = 8  # columns that a message names
 OF_TYPE = "dtype:"
 TYPE_RULES = ("numeric", "integer", "floating", "boolean", "decimal")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive, Spark and pyarrow call a null in a path
@@ -126,6 +137,19 @@ def partition_values(file: SourceFile, partition: Sequence[str]) -> tuple[tuple[
     return tuple((key, None if found[key] == NO_VALUE else unquote(found[key])) for key in partition)
 
 
+def described_columns(schema: Any, file: SourceFile) -> str:
+    """The first columns of a file with their types, and what may be wrong where there is only one."""
+    some = ", ".join(f"{field.name} ({field.type})" for field in list(schema)[:DESCRIBED])
+    more = f" and {len(schema) - DESCRIBED} more" if len(schema) > DESCRIBED else ""
+    return (some or "none") + more + delimiter_hint(schema, file)
+
+
+def delimiter_hint(schema: Any, file: SourceFile) -> str:
+    """What to say of a text that was read as a single column."""
+    is_text = source_kind([file]) in (".csv", ".tsv")
+    return " alone (source.csv.delimiter says what is between fields)" if is_text and len(schema) == 1 else ""
+
+
 def _rule(pattern: str) -> Callable[[Any], bool]:
     """Whether a field of a schema is meant by a pattern."""
     import pyarrow.types as pt
@@ -150,5 +174,6 @@ def _no_match(key: str, pattern: str, schema: Any, file: SourceFile, taken: Sequ
         rules = ", ".join(OF_TYPE + rule for rule in TYPE_RULES)
         hint = f"; types are {rules} or one of arrow's, such as {OF_TYPE}double"
     return InvalidInputError(
-        f'{key}: "{pattern}" matches no free column of {file}, which has {", ".join(schema.names[:20])}{hint}.'
+        f'{key}: "{pattern}" matches no free column of {file}, which has {", ".join(schema.names[:20])}'
+        f"{delimiter_hint(schema, file)}{hint}."
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scalable_kpca.errors import KernelPCAError, storage_errors
 from scalable_kpca.objects import is_object, open_object
 from scalable_kpca.source.fetching import fetch_buffer, fetch_runs, fetched_whole, held_of_object
+from scalable_kpca.source.label_types import as_types
 from scalable_kpca.source.parts import changed_file
 from scalable_kpca.source.spans import Batch, Labels, cut, row_numbers
 
@@ -38,6 +39,8 @@ class Columns:
         ``"float32"`` or ``"float64"``.
     extra : tuple of str
         Columns that are read as they are beside the labels, whatever labels are asked for.
+    types : tuple of (str, pyarrow.DataType)
+        What labels become that not all files hold as the same type.
     """
 
     features: tuple[str, ...]
@@ -45,6 +48,7 @@ class Columns:
     passthrough: tuple[str, ...]
     dtype: str
     extra: tuple[str, ...] = ()
+    types: tuple[tuple[str, Any], ...] = ()
 
     def labels(self, labels: Labels) -> tuple[str, ...]:
         """Those that are read when `labels` are asked for, each once."""
@@ -196,7 +200,7 @@ class ParquetSpan:
                 tables.append(part.select(list(names)))
                 piece, at = piece.slice(len(part)), at + len(part)
                 if at == len(block):
-                    yield self._batch(block, _joined(tables, names), done, labels)
+                    yield self._batch(block, self._joined(tables, names), done, labels)
                     done += at
                     block, tables, at = self._block(min(batch_rows, self.n_rows - done)), [], 0
 
@@ -209,7 +213,7 @@ class ParquetSpan:
             for piece in self._pieces(file, features):
                 _fill(block[at : at + len(piece), first : first + width], piece, features)
                 at += len(piece)
-        table = _joined(list(self._pieces(file, names)), names) if names else None
+        table = self._joined(list(self._pieces(file, names)), names) if names else None
         for done, stop in cut(self.n_rows, batch_rows):
             own = None if table is None else table.slice(done, stop - done)
             yield self._batch(block[done:stop], own, done, labels)
@@ -231,6 +235,11 @@ class ParquetSpan:
             if not left:
                 return
         raise changed_file(self.path, f"{left} of {self.n_rows} rows are missing")
+
+    def _joined(self, pieces: Sequence[Any], names: Sequence[str]) -> Any:
+        import pyarrow as pa
+
+        return as_types(pa.Table.from_batches(pieces), self.columns.types) if names else None
 
     def _block(self, n_rows: int) -> Block:
         return np.empty((min(n_rows, self.n_rows), len(self.columns.features)), self.columns.dtype)
@@ -260,12 +269,6 @@ def _fill(block: Block, piece: Any, features: Sequence[str]) -> None:
     columns = [column if column.type == wanted else column.cast(wanted, safe=False) for column in columns]
     # pyarrow transposes faster than a loop over columns in numpy
     block[...] = pa.RecordBatch.from_arrays(columns, list(features)).to_tensor(null_to_nan=True).to_numpy()
-
-
-def _joined(pieces: Sequence[Any], names: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_batches(pieces) if names else None
 
 
 @contextmanager

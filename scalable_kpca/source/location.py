@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,6 +29,7 @@ File = TypeVar("File", Path, StoredObject)
 COPIED = (".csv", ".tsv", ".arrow")  # tables that are read from Parquet copies
 ARRAYS = (".npy", ".zarr", ".h5")
 
+_TABLES = {".parquet": "Parquet", ".csv": "CSV", ".tsv": "TSV", ".arrow": "Arrow"}
 _ALIASES = {".csv.gz": ".csv", ".tsv.gz": ".tsv", ".feather": ".arrow", ".ipc": ".arrow", ".hdf5": ".h5"}
 
 
@@ -67,20 +69,22 @@ def find_files(uri: str, base: Path) -> Sequence[SourceFile]:
     Raises
     ------
     InvalidInputError
-        When nothing is there.
+        When nothing is there; for a directory with tables of several kinds, or a link to a table that is not there.
 
     Notes
     -----
-    Of a directory, the Parquet files at any depth are read, and where there is none, CSV and Arrow files; what is
-    called ``_…`` or ``.…``, or lies below such a directory, is left out, as Spark, Hive and dask do.
+    Of a directory, the Parquet, CSV or Arrow files at any depth are read, by their endings in either case; files that
+    are no tables are left out, and links to directories are not followed. What is called ``_…`` or ``.…``, or lies
+    below such a directory, is left out, as Spark, Hive and dask do, unless a piece of a glob begins with that letter.
     """
     if is_object(uri):
         return _find_objects(uri)
     root, glob = split_uri(uri, base)
     if glob:
-        found = list(root.glob("/".join(glob)))
+        pattern = "/".join(piece if piece == "**" else re.sub(r"\*+", "*", piece) for piece in glob)
+        found = [file for file in root.glob(pattern) if _fits(file.relative_to(root).parts, glob)]
     elif root.is_dir() and not _is_zarr(root):
-        found = _tables_of(file for file in root.rglob("*") if _is_visible(file, root))
+        found = _tables_of(uri, root, (file for file in root.rglob("*") if _is_visible(file, root)))
         if not found:
             raise InvalidInputError(
                 f"source.uri={uri!r}: no Parquet, CSV or Arrow file in or below the directory {root}; correct the "
@@ -99,7 +103,7 @@ def find_files(uri: str, base: Path) -> Sequence[SourceFile]:
 def source_kind(files: Sequence[SourceFile]) -> str | None:
     """``".parquet"``, one of `COPIED` or `ARRAYS`; None for a mixture and for what cannot be read."""
     kinds = {_kind(file) for file in files}
-    if len(kinds) == 1 and (kinds <= {".parquet", *COPIED} or (len(files) == 1 and kinds <= {*ARRAYS})):
+    if len(kinds) == 1 and (kinds <= {*_TABLES} or (len(files) == 1 and kinds <= {*ARRAYS})):
         return kinds.pop()
     return None
 
@@ -128,7 +132,7 @@ def _find_objects(uri: str) -> list[StoredObject]:
             found = [found for found in list_objects(root) if _fits(found.parts, place.parts)]
         else:
             depth = len(place.parts)
-            found = _tables_of([file for file in list_objects(place) if not _is_hidden(file.parts[depth:])])
+            found = _tables_of(uri, place, (file for file in list_objects(place) if not _is_hidden(file.parts[depth:])))
     except MissingObjectError as error:
         raise InvalidInputError(f"source.uri={uri!r}: no such bucket; correct the URI.") from error
     if not found:
@@ -147,7 +151,7 @@ def would_find(uri: str, place: StoredObject) -> bool:
     if _magic_parts(source):
         return _fits(place.parts, source.parts)
     depth = len(source.parts)
-    is_table = _kind(place) in (".parquet", *COPIED) and not _is_hidden(place.parts[depth:])
+    is_table = _kind(place) in _TABLES and not _is_hidden(place.parts[depth:])
     return place.parts[:depth] == source.parts and is_table
 
 
@@ -155,20 +159,43 @@ def _magic_parts(place: StoredObject) -> list[int]:
     return [index for index, part in enumerate(place.parts) if any(letter in part for letter in "*?[")]
 
 
-def _tables_of(files: Iterable[File]) -> list[File]:
-    """Those that are Parquet, or where there is none, CSV and Arrow."""
-    kinds = {file: _kind(file) for file in files}
-    parquet = [file for file, kind in kinds.items() if kind == ".parquet"]
-    return parquet or [file for file, kind in kinds.items() if kind in COPIED]
+def _tables_of(uri: str, place: File, files: Iterable[File]) -> list[File]:
+    """Those that are tables; InvalidInputError where they are of several kinds, or one is a link to nothing."""
+    tables = [file for file in files if _kind(file) in _TABLES]
+    numbers = Counter(map(_kind, tables))
+    if len(numbers) > 1:
+        *others, last = [f"{numbers[kind]} {name}" for kind, name in _TABLES.items() if kind in numbers]
+        raise InvalidInputError(
+            f"source.uri={uri!r}: {place} holds {', '.join(others)} and {last} files, and files of one kind are "
+            f"needed; name them by a glob, such as {uri.rstrip('/')}/{_glob_of(tables, place)}."
+        )
+    for file in tables:
+        if isinstance(file, Path) and not file.exists():
+            raise InvalidInputError(
+                f"source.uri={uri!r}: {file} is a link to {file.readlink()}, which is not there; put it in its place, "
+                "or remove the link."
+            )
+    return tables
+
+
+def _glob_of(tables: Sequence[File], place: File) -> str:
+    """What names the tables of one of their kinds."""
+    kind = next(kind for kind in _TABLES if kind in map(_kind, tables))
+    is_deep = any(len(file.parts) > len(place.parts) + 1 for file in tables if _kind(file) == kind)
+    return f"{'**/' if is_deep else ''}*{kind}"
 
 
 def _fits(parts: Sequence[str], glob: Sequence[str]) -> bool:
-    """Whether a key is one of those that a glob means, where ``**`` is any number of pieces."""
+    """Whether a path or key is one of those that a glob means, where ``**`` is any number of pieces.
+
+    A name that begins with ``.`` or ``_`` is meant by a piece that begins so itself, as by a shell.
+    """
     if not glob or not parts:
         return not parts and all(piece == "**" for piece in glob)
     if glob[0] == "**":
-        return _fits(parts, glob[1:]) or _fits(parts[1:], glob)
-    return fnmatchcase(parts[0], glob[0]) and _fits(parts[1:], glob[1:])
+        return _fits(parts, glob[1:]) or (not _is_hidden(parts[:1]) and _fits(parts[1:], glob))
+    is_meant = not _is_hidden(parts[:1]) or parts[0][0] == glob[0][0]
+    return is_meant and fnmatchcase(parts[0], glob[0]) and _fits(parts[1:], glob[1:])
 
 
 def _kind(file: SourceFile) -> str:
@@ -176,12 +203,13 @@ def _kind(file: SourceFile) -> str:
         return ".zarr"
     name = file.name.lower()
     known = [kind for ending, kind in _ALIASES.items() if name.endswith(ending)]
-    known += [kind for kind in (*COPIED, *ARRAYS) if name.endswith(kind)]
+    known += [kind for kind in (*_TABLES, *ARRAYS) if name.endswith(kind)]
     return known[0] if known else file.suffix
 
 
 def _is_visible(file: Path, root: Path) -> bool:
-    return file.is_file() and not _is_hidden(file.relative_to(root).parts)
+    is_file = file.is_file() or (file.is_symlink() and not file.exists())
+    return is_file and not _is_hidden(file.relative_to(root).parts)
 
 
 def _is_zarr(path: Path) -> bool:

@@ -11,12 +11,15 @@ from scalable_kpca.errors import InvalidInputError, KernelPCAError
 from scalable_kpca.objects import SourceFile, StoredObject, open_object
 from scalable_kpca.source.columns import (
     check_labels,
+    delimiter_hint,
+    described_columns,
     merged_schema,
     partition_values,
     select_categorical,
     select_features,
 )
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
+from scalable_kpca.source.label_types import label_types
 from scalable_kpca.source.parts import OfParts, Part, digest_files, rows_together
 from scalable_kpca.source.spans import Batch
 
@@ -75,16 +78,18 @@ class ParquetSource(OfParts):
         self.feature_names = select_features(known, features, taken, files[first])
         if not self.feature_names and not self.categorical:
             raise InvalidInputError(
-                f"{files[first]} has no numeric column to use as a feature; name columns in source.features or "
-                "source.categorical."
+                f"{files[first]} has no numeric column to use as a feature; it has "
+                f"{described_columns(known, files[first])}: name columns in source.features or source.categorical."
             )
         for schema, file in zip(schemas, files, strict=True):
             _check_schema(schema, (*labels, *self.categorical, *self.feature_names), self.feature_names, file)
             for name in (*id_columns, *self.categorical):
                 _refuse_nested(schema, name, "source.id" if name in id_columns else "source.categorical", file)
         self.dtype = feature_dtype([schema.field(name).type for schema in schemas for name in self.feature_names])
+        with_rows = [index for index, part in enumerate(self.parts) if part.n_rows]
+        types = label_types([schemas[i] for i in with_rows], [files[i] for i in with_rows], labels, self.categorical)
         self._columns = Columns(
-            self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype, extra=self.categorical
+            self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype, self.categorical, types
         )
         self._constants = [partition_values(file, partition) for file in files]
         self.group_rows = [_group_rows(footer) for footer in footers]
@@ -214,7 +219,8 @@ def _chunks(group: Any, used: set[str]) -> list[Any]:
 def _check_schema(schema: Any, columns: Sequence[str], features: Sequence[str], file: SourceFile) -> None:
     for name in columns:
         if name not in schema.names:
-            raise InvalidInputError(f'{file} has no column "{name}"; it has {", ".join(schema.names[:20])}.')
+            found = ", ".join(schema.names[:20]) + delimiter_hint(schema, file)
+            raise InvalidInputError(f'{file} has no column "{name}"; it has {found}.')
         if schema.names.count(name) > 1:
             raise InvalidInputError(
                 f'{file} has {schema.names.count(name)} columns named "{name}", and one is needed; write the file with '

@@ -12,6 +12,7 @@ from typing import Any
 
 from scalable_kpca.errors import InvalidInputError, RowError, storage_errors
 from scalable_kpca.objects import ReplacedObjectError, SourceFile, StoredObject, is_object, open_object
+from scalable_kpca.source.checks import said_of_source
 
 __all__ = [
     "BATCH_BYTES",
@@ -93,14 +94,17 @@ def _digest_object(uri: str) -> bytes:
 
 @contextmanager
 def naming_files(parts: Sequence[Part]) -> Iterator[None]:
-    """A row that cannot be used is named by its file and its number in that, from 0, instead of that over all parts."""
+    """A row that cannot be used is named by its file and its number in that, from 0, instead of that over all parts.
+
+    What to do is said for a source, too: see `said_of_source`.
+    """
     try:
         yield
     except RowError as error:
         row = error.row
         for part in () if error.place else parts:
             if row < part.n_rows:
-                raise type(error)(row, error.text, f" of {part.path}") from error
+                raise type(error)(row, said_of_source(error.text), f" of {part.path}") from error
             row -= part.n_rows
         raise
 

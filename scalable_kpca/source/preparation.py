@@ -140,7 +140,7 @@ class Preparation:
         table : pyarrow.Table or RecordBatch of m rows, or None
             Has the categorical columns, if there are any.
         out : ndarray of shape (m, n_features), float32 or float64
-            Receives the features; numbers are computed in float64 and rounded once.
+            Receives the features; numbers are computed in float64 and rounded once, to infinity where they are beyond.
 
         Raises
         ------
@@ -152,7 +152,8 @@ class Preparation:
         Cost: a few operations an entry. Memory: two float64 copies of `values`.
         """
         n = len(self.numeric)
-        out[:, :n] = self._numbers(values) if self.recipe.changes_numbers else values
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[:, :n] = self._numbers(values) if self.recipe.changes_numbers else values
         out[:, n:] = 0
         for vocabulary in self.vocabularies:
             codes = self._codes(table[vocabulary.column], vocabulary)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +38,8 @@ class CsvOptions:
     names : tuple of str
         Of the columns where there is no header; by default f0, f1, ….
     null_values : tuple of str or None
-        Texts that are no value in columns of other types than text; by default pyarrow's: empty, NA, NaN, null, ….
+        Texts that are no value, quoted or not, in columns of text too. By default pyarrow's (empty, NA, NaN, null, …),
+        but in columns of text, where every text is a value.
     types : tuple of (str, str)
         Columns and their pyarrow types, in place of those that the first block of a file suggests.
     """
@@ -62,8 +66,9 @@ def reading_identity(file: Path, options: CsvOptions) -> list[Any]:
     """What the rows of a file depend on beside its contents, as JSON values."""
     if source_kind([file]) == ".arrow":
         return ["arrow"]
-    delimiter, nulls = options.delimiter_of(file), options.null_values
-    return ["csv", delimiter, options.header, list(options.names), nulls and list(nulls), sorted(options.types)]
+    # once they were no values but in columns of text: copies of that time are others
+    nulls = None if options.null_values is None else ["in text too", *options.null_values]
+    return ["csv", options.delimiter_of(file), options.header, list(options.names), nulls, sorted(options.types)]
 
 
 @contextmanager
@@ -83,7 +88,7 @@ def open_table(file: Path, options: CsvOptions, *, block_bytes: int = BLOCK_BYTE
     mapped.
     """
     with ExitStack() as opened:
-        with _named_errors(file):
+        with _named_errors(file, options):
             if file.stat().st_size == 0:
                 raise InvalidInputError(f"{file} is empty; put the right file in its place, or take it away.")
             if source_kind([file]) == ".arrow":
@@ -91,7 +96,7 @@ def open_table(file: Path, options: CsvOptions, *, block_bytes: int = BLOCK_BYTE
             else:
                 table = _open_csv(file, options, block_bytes, opened)
             names = table.schema.names  # decoded only now
-        yield Table(table.schema, _checked(file, table, names))
+        yield Table(table.schema, _checked(file, options, table, names))
 
 
 def open_decompressed(file: Path, opened: ExitStack) -> tuple[Any, Any]:
@@ -106,21 +111,26 @@ def open_decompressed(file: Path, opened: ExitStack) -> tuple[Any, Any]:
 
 def _open_csv(file: Path, options: CsvOptions, block_bytes: int, opened: ExitStack) -> Table:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv as text
 
+    _refuse_utf16(file)
     types = {name: pa.type_for_alias(kind) for name, kind in options.types}
-    nulls = {} if options.null_values is None else {"null_values": list(options.null_values)}
-    reader = csv.open_csv(
+    nulls = options.null_values
+    reader = text.open_csv(
         open_decompressed(file, opened)[1],
         # one thread: else an error does not know its row
-        csv.ReadOptions(
+        text.ReadOptions(
             use_threads=False,
             block_size=block_bytes,
             column_names=list(options.names) or None,
             autogenerate_column_names=not options.header and not options.names,
         ),
-        csv.ParseOptions(delimiter=options.delimiter_of(file), newlines_in_values=True),
-        csv.ConvertOptions(column_types=types, **nulls),
+        text.ParseOptions(delimiter=options.delimiter_of(file), newlines_in_values=True),
+        text.ConvertOptions(
+            column_types=types,
+            null_values=None if nulls is None else list(nulls),
+            strings_can_be_null=nulls is not None,
+        ),
     )
     opened.enter_context(reader)
     for field in reader.schema:
@@ -130,6 +140,16 @@ def _open_csv(file: Path, options: CsvOptions, block_bytes: int, opened: ExitSta
                 "run again."
             )
     return Table(reader.schema, iter(reader))
+
+
+def _refuse_utf16(file: Path) -> None:
+    """InvalidInputError for a text that begins with the mark of UTF-16, whose rows would look ragged."""
+    with ExitStack() as opened:
+        mark = open_decompressed(file, opened)[1].read(2)
+    if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise InvalidInputError(
+            f"{file} is UTF-16, and UTF-8 is needed; convert the file (iconv -f UTF-16 -t UTF-8) and run again."
+        )
 
 
 def _open_arrow(file: Path, opened: ExitStack) -> Table:
@@ -148,11 +168,11 @@ def _open_arrow(file: Path, opened: ExitStack) -> Table:
     return Table(reader.schema, (reader.get_batch(index) for index in range(reader.num_record_batches)))
 
 
-def _checked(file: Path, table: Table, names: list[str]) -> Iterator[Any]:
+def _checked(file: Path, options: CsvOptions, table: Table, names: list[str]) -> Iterator[Any]:
     """The batches of a table, with errors that name the file; the last one is looked at for an open quote."""
     is_text, last = source_kind([file]) != ".arrow", None
     while True:
-        with _named_errors(file, names):
+        with _named_errors(file, options, names):
             batch = next(table.batches, None)
             if batch is None:
                 break
@@ -171,8 +191,8 @@ def _checked(file: Path, table: Table, names: list[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _named_errors(file: Path, names: list[str] | None = None) -> Iterator[None]:
-    """Errors of pyarrow, which name no file, as ours."""
+def _named_errors(file: Path, options: CsvOptions, names: list[str] | None = None) -> Iterator[None]:
+    """Errors of pyarrow, which name no file, as ours; the names of columns are not known before it is open."""
     import pyarrow as pa
 
     try:
@@ -181,24 +201,18 @@ def _named_errors(file: Path, names: list[str] | None = None) -> Iterator[None]:
                 yield
             except OSError as error:
                 if error.errno is None:  # not the operating system's: bytes that do not decode
-                    raise _unreadable(file, error, names) from error
+                    raise _unreadable(file, options, error, names) from error
                 raise
     except MemoryError:  # pyarrow's own is an ArrowException, too
         raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _unreadable(file, error, names) from error
+        raise _unreadable(file, options, error, names) from error
 
 
-def _unreadable(file: Path, error: Exception, names: list[str] | None) -> InvalidInputError:
+def _unreadable(file: Path, options: CsvOptions, error: Exception, names: list[str] | None) -> InvalidInputError:
     text = str(error)
     if found := _CONVERSION.search(text):
-        column, row, kind, what = found.groups()
-        name = names[int(column)] if names else f"number {int(column)}"
-        return InvalidInputError(
-            f'{file}: row {row or "?"} of the file, from 1, column "{name}": {printable(what)[:200]}; the rows before '
-            f"are {kind}: correct it, or say in source.csv.types what the column is, such as "
-            f"{{{name}: {_kind_of(what)}}}, and in source.csv.null_values what is no value."
-        )
+        return _misfit(file, options, found, names)
     if found := _RAGGED.search(text):
         row, wanted, had = found.groups()
         return InvalidInputError(
@@ -217,6 +231,32 @@ def _unreadable(file: Path, error: Exception, names: list[str] | None) -> Invali
     if isinstance(error, UnicodeDecodeError):
         return InvalidInputError(f"{file} has column names that are not UTF-8; convert the file (iconv -t UTF-8).")
     return InvalidInputError(f"{file} cannot be read: {printable(text)[:300]}; put it right and run again.")
+
+
+def _misfit(file: Path, options: CsvOptions, found: re.Match[str], names: list[str] | None) -> InvalidInputError:
+    """A value that is not of the type of its column."""
+    column, row, kind, what = found.groups()
+    known = dict(enumerate(_header(file, options) if names is None else names))
+    name = known.get(int(column), f"number {int(column)}")
+    given = dict(options.types).get(name)
+    reason = f"the rows before are {kind}" if given is None else f"source.csv.types says that it is {given}"
+    return InvalidInputError(
+        f'{file}: row {row or "?"} of the file, from 1, column "{name}": {printable(what)[:200]}; {reason}: correct '
+        f"it, or say in source.csv.types what the column is, such as {{{name}: {_kind_of(what)}}}, and in "
+        "source.csv.null_values what is no value."
+    )
+
+
+def _header(file: Path, options: CsvOptions) -> list[str]:
+    """Names of the columns of a CSV file that could not be opened, as far as its first row says how many there are."""
+    if options.names:
+        return list(options.names)
+    with suppress(csv.Error, OSError), ExitStack() as opened:
+        text = open_decompressed(file, opened)[1].read(BLOCK_BYTES).decode("utf-8-sig", "replace")
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter_of(file))
+        first = next((row for row in rows if row), [])
+        return first if options.header else [f"f{number}" for number in range(len(first))]
+    return []
 
 
 def _kind_of(what: str) -> str:

@@ -124,8 +124,9 @@ def open_source(
         return ParquetSource(files, *columns)
     if kind in COPIED and copies is not None:
         return open_copied(local_files(files), copies, *columns)
-    kinds = sorted({file.suffix for file in files} - {""})
+    endings = ", ".join(sorted({file.suffix for file in files} - {""})) or "none"
+    named = f"names a file of kind {endings}" if len(files) == 1 else f"names {len(files)} files of kind {endings}"
     raise InvalidInputError(
-        f"source.uri={uri!r} names {len(files)} files of kind {', '.join(kinds) or 'none'}; files of one kind can be "
-        "read, Parquet, CSV or Arrow, or one .npy or HDF5 file or zarr array."
+        f"source.uri={uri!r} {named}; files of one kind can be read, Parquet, CSV or Arrow, or one .npy or HDF5 file "
+        "or zarr array."
     )

@@ -26,7 +26,9 @@ class CsvConfig(Section):
         default=[], description="Of the columns, where there is no header; by default f0, f1 and so on."
     )
     null_values: list[str] | None = Field(
-        default=None, description="Texts that are no value, but in columns of text; by default empty, NA, NaN, null, …"
+        default=None,
+        description="Texts that are no value, quoted or not, in columns of text too; by default empty, NA, NaN, null, "
+        "… but in columns of text, where every text is a value.",
     )
     types: dict[str, Kind] = Field(
         default={},
