@@ -211,7 +211,7 @@ def test_a_column_of_that_name_is_refused_where_it_would_be_there_twice(tmp_path
     table = pq.read_table(tmp_path / "rows" / "part-0.parquet")
     pq.write_table(table.append_column("reconstruction", table["x0"]), tmp_path / "rows" / "part-0.parquet")
     source = {"uri": "rows/part-0.parquet", "id": "id", "features": "x*", "passthrough": "reconstruction"}
-    with pytest.raises(ConfigError, match=r"columns reconstruction of source\.id and source\.passthrough have the"):
+    with pytest.raises(ConfigError, match=r"columns reconstruction of source\.id, source\.passthrough and"):
         run_job(tmp_path, METHODS["exact"], source=source)
     assert latest_run(run_job(tmp_path, METHODS["exact"], source=source, inverse=False).parents[1]).is_dir()
 

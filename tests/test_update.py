@@ -244,6 +244,27 @@ def test_other_contents_by_a_known_name_are_refused_until_the_old_ones_are_withd
     assert table_of(done.run.path)["id"].to_pylist()[0] == "day 4 row 0"
 
 
+def test_ids_of_later_days_have_the_type_of_the_base_run_or_are_refused(tmp_path):
+    def write(name: str, ids: pa.Array) -> None:
+        rows = rows_of(len(name))[: len(ids)]
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"id": ids, "note": ids} | {f"x{i}": rows[:, i] for i in range(rows.shape[1])}), path)
+
+    write("base/day-1.parquet", pa.array(range(40), pa.int64()))
+    run(tmp_path)
+    write("new/day-02.parquet", pa.array(range(20), pa.int32()))
+    write("new/day-003.parquet", pa.nulls(20))
+    done = update(tmp_path, "new/*.parquet")
+    kinds = {pq.read_schema(part).field("id").type for part in (done.run.path / "embedding").iterdir()}
+    assert kinds == {pa.int64()}
+    before = in_force(tmp_path)
+    write("more/day-0004.parquet", pa.array([f"x{row}" for row in range(20)]))
+    with pytest.raises(InvalidInputError, match=r'"id" is int64 in .*part-00000\.parquet and string in .*day-0004'):
+        update(tmp_path, "more/*.parquet")
+    assert in_force(tmp_path) == before
+
+
 # ---------------------------------------------------------------- withdrawn
 
 

@@ -9,6 +9,7 @@ from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
 from scalable_kpca.source.copies import CopiedSource, Copies
 from scalable_kpca.source.copy_files import remove_copies
 from scalable_kpca.source.decoding import ParquetSpan
+from scalable_kpca.source.label_types import Published
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.precomputed import (
     ASYMMETRY,
@@ -83,6 +84,7 @@ __all__ = [
     "Preparation",
     "PreparedSource",
     "PreparedSpan",
+    "Published",
     "RawSource",
     "Recipe",
     "RowBlock",

@@ -12,6 +12,7 @@ from typing import Any
 
 from scalable_kpca.errors import InvalidInputError, StorageError
 from scalable_kpca.source.copy_files import find_copy, new_copy, publish_copy, remove_copies, use_directory
+from scalable_kpca.source.label_types import Published
 from scalable_kpca.source.location import source_kind
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import digest_files, printable
@@ -46,7 +47,7 @@ class CopiedSource(ParquetSource):
 
     Parameters
     ----------
-    files, id_columns, features, passthrough, categorical, partition
+    files, id_columns, features, passthrough, categorical, partition, published
         See `ParquetSource`.
     copies : sequence of Path
     reading : list
@@ -71,9 +72,11 @@ class CopiedSource(ParquetSource):
         copies: Sequence[Path],
         reading: list[Any],
         in_use: int,
+        published: Published | None = None,
     ) -> None:
         self._reading, self.release = reading, weakref.finalize(self, os.close, in_use)
-        super().__init__(files, id_columns, features, passthrough, categorical, partition, copies=copies)
+        columns = id_columns, features, passthrough, categorical, partition
+        super().__init__(files, *columns, copies=copies, published=published)
 
     @property
     def copy_names(self) -> frozenset[str]:
@@ -92,6 +95,8 @@ def open_copied(
     passthrough: Sequence[str],
     categorical: Sequence[str] = (),
     partition: Sequence[str] = (),
+    *,
+    published: Published | None = None,
 ) -> CopiedSource:
     """Source of CSV or Arrow files; each is copied to Parquet unless its copy is there and whole.
 
@@ -123,6 +128,7 @@ def open_copied(
             copies=places,
             reading=identities[0],
             in_use=os.dup(in_use),
+            published=published,
         )
     finally:
         os.close(in_use)

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.objects import SourceFile
 from scalable_kpca.source.location import source_kind
 
-__all__ = ["as_types", "common_type", "label_types"]
+__all__ = ["Published", "as_types", "common_type", "label_types"]
 
 TIMES = ("s", "ms", "us")  # no nanoseconds: they end in the year 2262, and what has others may not
 DIGITS = 38  # of a decimal128
 
 
+class Published(NamedTuple):
+    """A part of scores, with which those of later rows will be one data set: its schema, and where it is."""
+
+    schema: Any
+    file: Path
+
+
 def label_types(
-    schemas: Sequence[Any], files: Sequence[SourceFile], labels: Sequence[str], categorical: Sequence[str] = ()
+    schemas: Sequence[Any],
+    files: Sequence[SourceFile],
+    labels: Sequence[str],
+    categorical: Sequence[str] = (),
+    published: Published | None = None,
 ) -> tuple[tuple[str, Any], ...]:
     """Columns that not all files hold as the same type, and the type that takes the values of all of them as they are.
 
@@ -27,6 +39,8 @@ def label_types(
         Of which the schemas are; those without rows are left out, where others have some.
     labels, categorical : sequence of str
         Columns that travel, and those whose texts are features, which have to stay what they are.
+    published : Published, optional
+        What decides on the types of its columns.
 
     Raises
     ------
@@ -36,8 +50,13 @@ def label_types(
     found = []
     for name in labels:
         kinds = [schema.field(name).type for schema in schemas]
+        wanted = kinds[0] if kinds else None
         if any(kind != kinds[0] for kind in kinds):
-            found.append((name, _type_of_all(name, kinds, files, is_category=name in categorical)))
+            wanted = _type_of_all(name, kinds, files, is_category=name in categorical)
+        if published is not None and name in published.schema.names:
+            wanted = _published_type(name, published, kinds, files) or wanted
+        if any(kind != wanted for kind in kinds):
+            found.append((name, wanted))
     return tuple(found)
 
 
@@ -136,6 +155,19 @@ def _type_of_all(name: str, kinds: Sequence[Any], files: Sequence[SourceFile], *
             first = next((at for at in range(index) if common_type(kinds[at], kind) is None), 0)
             raise _no_common_type(name, (kinds[first], files[first]), (kind, files[index]))
         known = wider
+    return known
+
+
+def _published_type(name: str, published: Published, kinds: Sequence[Any], files: Sequence[SourceFile]) -> Any | None:
+    """The type of a column among earlier scores, None where it had no value."""
+    import pyarrow.types as pt
+
+    known = published.schema.field(name).type
+    if pt.is_null(known):
+        return None
+    for kind, file in zip(kinds, files, strict=True):
+        if common_type(known, kind) != known:
+            raise _no_common_type(name, (known, published.file), (kind, file))
     return known
 
 

@@ -19,7 +19,7 @@ from scalable_kpca.source.columns import (
     select_features,
 )
 from scalable_kpca.source.decoding import Columns, ParquetSpan, feature_dtype, is_numeric_or_null
-from scalable_kpca.source.label_types import label_types
+from scalable_kpca.source.label_types import Published, label_types
 from scalable_kpca.source.parts import OfParts, Part, digest_files, rows_together
 from scalable_kpca.source.spans import Batch
 
@@ -39,6 +39,8 @@ class ParquetSource(OfParts):
         See `open_source`.
     copies : sequence of Path
         Parquet copies of files of another kind, which are read in their place; errors name the files.
+    published : Published, optional
+        See `open_source`.
 
     Attributes
     ----------
@@ -60,6 +62,7 @@ class ParquetSource(OfParts):
         partition: Sequence[str] = (),
         *,
         copies: Sequence[Path] = (),
+        published: Published | None = None,
     ) -> None:
         self._files, self._copies = list(files), list(copies)
         self.copied_bytes = sum(copy.stat().st_size for copy in copies)
@@ -87,7 +90,8 @@ class ParquetSource(OfParts):
                 _refuse_nested(schema, name, "source.id" if name in id_columns else "source.categorical", file)
         self.dtype = feature_dtype([schema.field(name).type for schema in schemas for name in self.feature_names])
         with_rows = [index for index, part in enumerate(self.parts) if part.n_rows]
-        types = label_types([schemas[i] for i in with_rows], [files[i] for i in with_rows], labels, self.categorical)
+        filled = [schemas[index] for index in with_rows], [files[index] for index in with_rows]
+        types = label_types(*filled, labels, self.categorical, published)
         self._columns = Columns(
             self.feature_names, tuple(id_columns), tuple(passthrough), self.dtype, self.categorical, types
         )

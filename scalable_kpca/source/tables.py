@@ -9,6 +9,7 @@ from typing import Protocol
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.source.arrays import ArraySource
 from scalable_kpca.source.copies import Copies, open_copied
+from scalable_kpca.source.label_types import Published
 from scalable_kpca.source.location import ARRAYS, COPIED, find_files, local_files, source_kind, split_inner
 from scalable_kpca.source.parquet import ParquetSource
 from scalable_kpca.source.parts import Part
@@ -76,6 +77,7 @@ def open_source(
     categorical: Sequence[str] = (),
     partition: Sequence[str] = (),
     copies: Copies | None = None,
+    published: Published | None = None,
 ) -> ParquetSource | ArraySource:
     """Source behind a path, directory or glob.
 
@@ -97,6 +99,8 @@ def open_source(
         Keys of directories called ``key=value`` above the files; they travel to the output as text.
     copies : Copies, optional
         Where CSV and Arrow files are copied to Parquet, from which they are read; they are not read without it.
+    published : Published, optional
+        Earlier scores: what travels has the types of these.
 
     Returns
     -------
@@ -121,9 +125,9 @@ def open_source(
         raise InvalidInputError(f"source.uri={uri!r}: {files[0]} holds no arrays; leave out #{inner}.")
     columns = id_columns, features, passthrough, categorical, partition
     if kind == ".parquet":
-        return ParquetSource(files, *columns)
+        return ParquetSource(files, *columns, published=published)
     if kind in COPIED and copies is not None:
-        return open_copied(local_files(files), copies, *columns)
+        return open_copied(local_files(files), copies, *columns, published=published)
     endings = ", ".join(sorted({file.suffix for file in files} - {""})) or "none"
     named = f"names a file of kind {endings}" if len(files) == 1 else f"names {len(files)} files of kind {endings}"
     raise InvalidInputError(

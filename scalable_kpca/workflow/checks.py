@@ -86,8 +86,8 @@ def check_names(labels: Sequence[str], n_components: int | float | None, beside:
     taken += [name for name in beside if name in labels]
     if taken:
         raise ConfigError(
-            f"columns {', '.join(taken)} of source.id and source.passthrough have the names of scores; rename them in "
-            "the source or leave them out."
+            f"columns {', '.join(taken)} of source.id, source.passthrough and source.partition have the names of "
+            "scores; rename them in the source or leave them out."
         )
 
 

@@ -35,7 +35,7 @@ def pre_images(model: AnyModel, source: Source) -> Callable[[Any, Matrix], Any]:
     if taken:
         raise ConfigError(
             f"columns {', '.join(taken)} travel beside the rows, and are features that are reconstructed too; leave "
-            "them out of source.id and source.passthrough of the fit."
+            "them out of source.id, source.passthrough and source.partition of the fit."
         )
 
     def table(labels: Any, scores: Matrix) -> Any:

@@ -14,7 +14,7 @@ from scalable_kpca.disk import new_directory, scratch_directory
 from scalable_kpca.errors import ConfigError, StorageError, storage_errors
 from scalable_kpca.model import AnyModel, load_model
 from scalable_kpca.novelty import warn_of_rounding
-from scalable_kpca.source import Copies, FiniteCheck, PreparedSource, Source, check_width, open_source
+from scalable_kpca.source import Copies, FiniteCheck, PreparedSource, Published, Source, check_width, open_source
 from scalable_kpca.source.location import ARRAYS, COPIED, find_files, source_kind
 from scalable_kpca.source.parts import naming_files
 from scalable_kpca.workflow.checks import check_separate
@@ -110,11 +110,19 @@ def transform_source(
 
 
 def open_like(
-    run: Path, model: AnyModel, uri: str, base: Path, *, tables: Path | None = None, make: bool = True
+    run: Path,
+    model: AnyModel,
+    uri: str,
+    base: Path,
+    *,
+    tables: Path | None = None,
+    make: bool = True,
+    published: Published | None = None,
 ) -> Source:
     """Another source, with the same columns in use and prepared alike, as the one that the model of a run is of.
 
     Copies of CSV and Arrow files are kept in `tables`, by default those of the output, and made unless that is told.
+    What travels has the types of the scores that are `published`.
     """
     description = run / "run.json"
     try:
@@ -141,6 +149,7 @@ def open_like(
         categorical=[_literal(name) for name in categorical],
         partition=partition,
         copies=Copies(Output.of(run).tables if tables is None else tables, csv, make),
+        published=published,
     )
     return raw if preparation is None else PreparedSource(raw, preparation)
 

@@ -21,7 +21,7 @@ from scalable_kpca.nystroem import Accumulators
 from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
-from scalable_kpca.source import PreparedSource, Source
+from scalable_kpca.source import PreparedSource, Published, Source
 from scalable_kpca.workflow.checks import check_apart
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
@@ -131,7 +131,7 @@ def update_output(
     source = None
     if uri is not None:
         check_apart("OUTPUT", output, uri, base)
-        source = open_like(before.run.path, before.model, uri, base)
+        source = open_like(before.run.path, before.model, uri, base, published=_published(output, before.run))
     offered = [] if source is None else _partitions_of(source)
     named = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
     withdrawn = _not_offered(named, offered)
@@ -219,6 +219,20 @@ class _Before:
         config = override_config(fields, overrides, CHANGEABLE)
         gone, came = (tuple(description.get(name, ())) for name in ("withdrawn", "added"))
         return cls(run, model, config, read_profile(run.path, config), Ledger.read(run.path), gone, came)
+
+
+def _published(output: Output, run: RunDirectory) -> Published | None:
+    """What the scores of the base run hold, or of the last version where that is gone: others go on with it."""
+    import pyarrow.parquet as pq
+
+    versions = [run, *earlier_versions(output, run)]
+    parts = [part for version in versions for part in sorted((version.path / "embedding").glob("*.parquet"))]
+    if not parts:
+        return None
+    try:
+        return Published(pq.read_schema(parts[-1]), parts[-1])
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{parts[-1]} is damaged: {error}; {REMEDY}.") from error
 
 
 def _partitions_of(source: Source) -> list[Partition]:
