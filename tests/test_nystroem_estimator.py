@@ -224,7 +224,7 @@ def test_bad_entries_are_named_by_row_and_column(fitted, bad):
 
 
 def test_more_components_than_landmarks_are_refused_before_any_pass():
-    with pytest.raises(InvalidInputError, match="n_landmarks"):
+    with pytest.raises(ConfigError, match="n_landmarks"):
         estimator(n_landmarks=K - 1).fit(rows())
 
 

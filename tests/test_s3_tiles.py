@@ -430,7 +430,7 @@ def test_two_that_build_at_once_give_the_same_bits_and_one_store(bucket, engine,
     ("changes", "message"),
     [
         ({"output": {"path": "out", "tiles": "/scratch/tiles"}}, "is no s3://BUCKET/PREFIX"),
-        ({"output": {"path": "out", "tiles": "gs://bucket/tiles"}}, "is no s3://BUCKET/PREFIX"),
+        ({"output": {"path": "out", "tiles": "gs://bucket/tiles"}}, "gs:// is no place that is known"),
         ({"output": {"path": "out", "tiles": "s3:///tiles"}}, "names no bucket"),
         ({"output": {"path": "out", "tiles": "s3://me:secret@bucket/tiles"}}, "name or password"),
         ({"gram": "auto"}, "set gram: zarr"),
