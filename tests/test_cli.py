@@ -185,6 +185,7 @@ def test_status_tells_committed_runs_from_nothing(tmp_path, rows):
     assert facts["lock"] == "free"
 
 
+@pytest.mark.slow
 def test_plan_writes_nothing_and_counts_the_tiles(tmp_path, rows):
     job = write_job(tmp_path, rows, tile_rows=16)
     finished = skpca("plan", job, "--json")
@@ -238,7 +239,12 @@ BAD_SETTINGS = [
     (["output.path=data/rows.parquet"], 78, ["choose another output"]),
     (["output.path=."], 78, ["choose another output"]),
     (["output.path=/dev/null/out"], 74, ["/dev/null/out", "Not a directory"]),
-    (["cluster.kind=address", "cluster.address=tcp://127.0.0.1:1"], 69, ["no Dask scheduler answers"]),
+    pytest.param(
+        ["cluster.kind=address", "cluster.address=tcp://127.0.0.1:1"],
+        69,
+        ["no Dask scheduler answers"],
+        marks=pytest.mark.slow,
+    ),
     (["nonsense"], 78, ["not of the form"]),
     (["output.path=gs://bucket/out"], 78, ["output.path: gs:// is no place that is known; give a path, or s3://"]),
     (["output.path=S3://bucket/out"], 78, ["output.path: S3:// is no place that is known"]),
@@ -356,7 +362,7 @@ def test_the_smallest_memory_that_a_refusal_names_is_accepted(tmp_path, rows, me
     assert skpca("plan", job, "--set", f"budget.memory={int(named) - 1}").returncode == 78
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.nan, *(pytest.param(x, marks=pytest.mark.slow) for x in (np.inf, -np.inf))])
 def test_rows_that_are_not_finite_are_named_and_nothing_is_published(tmp_path, rows, value):
     rows[41, 3] = value
     rows[50, 0] = value

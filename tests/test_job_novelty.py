@@ -93,7 +93,9 @@ def test_a_column_of_that_name_is_refused_where_it_would_be_there_twice(tmp_path
     table = pq.read_table(tmp_path / "rows" / "part-0.parquet")
     pq.write_table(table.append_column("novelty", table["x0"]), tmp_path / "rows" / "part-0.parquet")
     source = {"uri": "rows/part-0.parquet", "id": "id", "features": "x*", "passthrough": "novelty"}
-    with pytest.raises(ConfigError, match=r"columns novelty of source\.id, source\.passthrough and source\.partition have"):
+    with pytest.raises(
+        ConfigError, match=r"columns novelty of source\.id, source\.passthrough and source\.partition have"
+    ):
         run_job(tmp_path, EXACT, source=source)
     run = run_job(tmp_path, {**EXACT, "novelty": False}, source=source)
     assert json.loads((run / "run.json").read_text())["config"]["novelty"] is False

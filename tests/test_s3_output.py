@@ -451,6 +451,7 @@ def test_keep_removes_there_what_it_removes_here(server, tmp_path):
     assert len(writers(server)) == 1
 
 
+@pytest.mark.slow
 def test_keep_leaves_what_versions_go_on_with(server, tmp_path):
     put_days(server, (1, 2))
     server.put("bucket", "later/part-3.parquet", content_of(3))
@@ -489,6 +490,7 @@ def test_a_version_that_lost_an_object_is_not_removed_for_that(server, tmp_path,
     assert server.names(f"bucket/out/runs/{versions[0]}/")  # the base, which cannot be known to be of no use
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "update"])
 def test_a_version_that_lost_an_object_is_published_again_by_who_has_it(command, server, tmp_path, versions):
     lose_scores(server, versions[1])

@@ -50,6 +50,7 @@ def test_heavy_imports_wait_until_they_are_needed(program, unwanted):
     assert imported_by(program) & unwanted == set()
 
 
+@pytest.mark.slow
 def test_the_estimator_imports_no_cluster_no_tables_and_no_configuration():
     # dask and scikit-learn bring some of them themselves
     asked = imported_by("import sklearn.decomposition, dask.array")

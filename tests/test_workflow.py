@@ -696,6 +696,7 @@ def test_address_of_no_scheduler_exits_69_with_one_line(tmp_path, address):
     assert len(finished.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_below_the_dask_command_with_75(tmp_path):
     write_source(tmp_path, n_rows=600)
     job = write_config(tmp_path, tile_rows=15)
@@ -709,6 +710,7 @@ def test_sigterm_ends_a_run_below_the_dask_command_with_75(tmp_path):
     assert not (tmp_path / "out" / "LOCK").exists()
 
 
+@pytest.mark.slow
 def test_sizes_are_counted_while_another_process_removes_files(tmp_path):
     """As two runs of one output do: one plans, and counts what earlier work takes, while the other one tidies up."""
     program = (

@@ -51,6 +51,7 @@ def test_the_service_restarts_what_was_interrupted_and_nothing_else():
     ]
 
 
+@pytest.mark.slow
 def test_the_line_for_cron_runs_a_job_once_and_is_content_when_nothing_is_to_do(tmp_path, path):
     if shutil.which("flock") is None:
         skip("flock is not here")

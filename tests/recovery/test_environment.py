@@ -196,7 +196,8 @@ def test_run_without_inodes_ends_by_name_and_is_finished_when_there_are_some(zyg
         limited(job, disk, "files", share, (NO_FILES, NO_FILE))
 
 
-@pytest.mark.parametrize("kind", ["Nyström", pytest.param("stored tiles, LAPACK", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Nyström", "stored tiles, LAPACK"])
 def test_run_that_finds_no_room_is_refused_before_it_writes_rows(zygote, tmp_path, disk, kind):
     job = make_job(zygote, tmp_path, disk.place / "out", kind)
     assert limited(job, disk, "pages", 5, (REFUSED, STOPPED)) == REFUSED

@@ -112,6 +112,7 @@ def test_run_killed_after_the_rows_and_before_the_commit_leaves_nothing_that_loo
     assert json.loads((run / "run.json").read_text())["tiles"]["computed"] == 0
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_with_75_and_the_same_command_finishes_it(job):
     output = job.parent / "out"
     process = subprocess.Popen(command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
