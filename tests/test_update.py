@@ -420,6 +420,8 @@ def test_run_of_the_base_job_leaves_later_updates_in_force(base):
 
 
 def test_run_of_the_base_job_says_that_a_day_of_it_was_withdrawn(base):
+    write_day(base / "base", 9, rows_of(9)[:0])  # has never been in the model
+    run(base)
     update(base, None, "day-2.parquet")
     (base / "job.yaml").write_text(json.dumps(settings()))
     answer = CliRunner().invoke(skpca, ["run", str(base / "job.yaml")])

@@ -105,10 +105,11 @@ def _executed(prepared: Prepared, listener: Listener | None) -> Outcome:
         if not is_published(output, updated):
             with writing(output, updated) as writer:
                 writer.point_to(updated)
-        left = [part.path for part in Ledger.read(updated.path).partitions if part.own is None]
-        added = len(Ledger.read(updated.path).partitions) - len(left)
-        withdrawn = sum(path not in left for path in prepared.source.paths)
-        return Outcome(updated, "unchanged", None, time.perf_counter() - started, added, withdrawn)
+        partitions = Ledger.read(updated.path).partitions
+        left = {part.path for part in partitions if part.own is None}
+        withdrawn = sum(part.n_rows > 0 and part.uri not in left for part in prepared.source.parts)
+        seconds = time.perf_counter() - started
+        return Outcome(updated, "unchanged", None, seconds, len(partitions) - len(left), withdrawn)
     if not run.is_committed:
         check_budget(prepared.config, prepared.plan, prepared.source)
         if prepared.config.output.tiles is not None:
