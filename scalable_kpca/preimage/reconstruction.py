@@ -37,7 +37,9 @@ def reconstruct(model: AnyModel, scores: Any) -> NDArray[np.float64]:
     Raises
     ------
     ConfigError
-        For a model without a map, another number of scores, or NaN or infinity.
+        For a model without a map.
+    InvalidInputError
+        For another number of scores, or NaN or infinity.
 
     Notes
     -----

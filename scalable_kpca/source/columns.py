@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.objects import SourceFile
 from scalable_kpca.source.decoding import is_numeric, is_numeric_or_null
-from scalable_kpca.source.location import source_kind
+from scalable_kpca.source.location import is_csv
 
 __all__ = [
     "TYPE_RULES",
@@ -146,8 +146,7 @@ def described_columns(schema: Any, file: SourceFile) -> str:
 
 def delimiter_hint(schema: Any, file: SourceFile) -> str:
     """What to say of a text that was read as a single column."""
-    is_text = source_kind([file]) in (".csv", ".tsv")
-    return " alone (source.csv.delimiter says what is between fields)" if is_text and len(schema) == 1 else ""
+    return " alone (source.csv.delimiter says what is between fields)" if is_csv(file) and len(schema) == 1 else ""
 
 
 def _rule(pattern: str) -> Callable[[Any], bool]:

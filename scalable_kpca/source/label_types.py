@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.objects import SourceFile
-from scalable_kpca.source.location import source_kind
+from scalable_kpca.source.location import is_csv
 
 __all__ = ["Published", "as_types", "common_type", "label_types"]
 
@@ -172,10 +172,9 @@ def _published_type(name: str, published: Published, kinds: Sequence[Any], files
 
 
 def _no_common_type(name: str, one: tuple[Any, SourceFile], other: tuple[Any, SourceFile]) -> InvalidInputError:
-    is_text = source_kind([other[1]]) in (".csv", ".tsv")
     remedy = (
         f"say in source.csv.types what it is in all files, such as {{{name}: string}}"
-        if is_text
+        if is_csv(other[1])
         else "write the files with one type"
     )
     return InvalidInputError(

@@ -16,6 +16,7 @@ __all__ = [
     "ARRAYS",
     "COPIED",
     "find_files",
+    "is_csv",
     "local_files",
     "natural_key",
     "source_kind",
@@ -106,6 +107,11 @@ def source_kind(files: Sequence[SourceFile]) -> str | None:
     if len(kinds) == 1 and (kinds <= {*_TABLES} or (len(files) == 1 and kinds <= {*ARRAYS})):
         return kinds.pop()
     return None
+
+
+def is_csv(file: SourceFile) -> bool:
+    """Whether it is a table in text, by its ending."""
+    return _kind(file) in (".csv", ".tsv")
 
 
 def local_files(files: Sequence[SourceFile]) -> list[Path]:

@@ -153,12 +153,12 @@ def _is_up_to_date(output: Output, remote: RemoteOutput) -> bool:
     if one is None or one.commit_list() is None:
         return True  # and whoever runs next publishes it again
     return commit_list_of(latest) == one.commit_list() and all(
-        run.is_committed for run in _known_versions(output, latest)
+        run.is_committed for run in _named_versions(output, latest)
     )
 
 
-def _known_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory]:
-    """Runs that it goes on with, the last first; each is asked for the one before it when it has been used."""
+def _named_versions(output: Output, run: RunDirectory) -> Iterator[RunDirectory]:
+    """Runs that it goes on with as they say themselves, the last first; each is asked when it has been used."""
     seen = {run.fingerprint}
     while (name := _previous(run)) is not None and name not in seen:
         seen.add(name)
@@ -220,7 +220,7 @@ def _bring_runs(output: Output, remote: RemoteOutput, pointer: dict[str, Any]) -
             _fetch(run, one)
     except MissingObjectError:
         return False
-    for earlier in _known_versions(output, run):
+    for earlier in _named_versions(output, run):
         if not earlier.is_committed:
             there = remote.publications(earlier.fingerprint)
             one = next((one for one in there if one.commit_list() is not None), None)

@@ -21,7 +21,7 @@ from scalable_kpca.nystroem import Accumulators
 from scalable_kpca.planning import ALGORITHM_VERSION
 from scalable_kpca.records import digest_json
 from scalable_kpca.report import metrics
-from scalable_kpca.source import PreparedSource, Published, Source
+from scalable_kpca.source import PreparedSource, Source
 from scalable_kpca.workflow.checks import check_apart
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.contributions import Contributions, check_unchanged, link_contributions
@@ -33,6 +33,7 @@ from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, Output, RunDirectory
 from scalable_kpca.workflow.ledger import Ledger, Partition, paths_called
 from scalable_kpca.workflow.loading import check_place, override_config
+from scalable_kpca.workflow.offered import new_partitions, not_offered, partitions_of, published_labels
 from scalable_kpca.workflow.publishing import Writer, sweep, writing
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.retention import retain, retain_copies
@@ -131,12 +132,12 @@ def update_output(
     source = None
     if uri is not None:
         check_apart("OUTPUT", output, uri, base)
-        source = open_like(before.run.path, before.model, uri, base, published=_published(output, before.run))
-    offered = [] if source is None else _partitions_of(source)
+        source = open_like(before.run.path, before.model, uri, base, published=published_labels(output, before.run))
+    offered = [] if source is None else partitions_of(source)
     named = before.ledger.find([name for name in withdraw if not before.has_withdrawn(name, offered)])
-    withdrawn = _not_offered(named, offered)
+    withdrawn = not_offered(named, offered)
     left = before.ledger.without(withdrawn)
-    fresh = _fresh(offered, left)
+    fresh = new_partitions(offered, left)
     if isinstance(source, PreparedSource):
         source, fresh = _counted(before, source, fresh)
     if not fresh and not withdrawn:
@@ -219,53 +220,6 @@ class _Before:
         config = override_config(fields, overrides, CHANGEABLE)
         gone, came = (tuple(description.get(name, ())) for name in ("withdrawn", "added"))
         return cls(run, model, config, read_profile(run.path, config), Ledger.read(run.path), gone, came)
-
-
-def _published(output: Output, run: RunDirectory) -> Published | None:
-    """What the scores of the base run hold, or of the last version where that is gone: others go on with it."""
-    import pyarrow.parquet as pq
-
-    versions = [run, *earlier_versions(output, run)]
-    parts = [part for version in versions for part in sorted((version.path / "embedding").glob("*.parquet"))]
-    if not parts:
-        return None
-    try:
-        return Published(pq.read_schema(parts[-1]), parts[-1])
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{parts[-1]} is damaged: {error}; {REMEDY}.") from error
-
-
-def _partitions_of(source: Source) -> list[Partition]:
-    """Each part of a source as a ledger has it; reads their contents once for their digests.
-
-    Rows of parts that are prepared are not counted for it: those that will be left out are among them.
-    """
-    parts = source.raw.parts if isinstance(source, PreparedSource) else source.parts
-    return [
-        Partition(part.uri, fingerprint, part.n_rows, own=f"contributions/{fingerprint}.npz")
-        for part, fingerprint in zip(parts, source.part_fingerprints(), strict=True)
-    ]
-
-
-def _not_offered(named: Sequence[Partition], offered: Sequence[Partition]) -> tuple[Partition, ...]:
-    """Partitions to be withdrawn, but those whose contents are to be added by the same command: these stay."""
-    there = {part.fingerprint for part in offered}
-    for part in named:
-        if part.fingerprint in there:
-            text = f"{part.path} is to be withdrawn, and the source has it with the same contents: it stays"
-            logger.warning("%s", f"{text}; withdraw it without a source that has it")
-    return tuple(part for part in named if part.fingerprint not in there)
-
-
-def _fresh(offered: Sequence[Partition], ledger: Ledger) -> dict[int, Partition]:
-    """Offered partitions that are not in the ledger, by their index, each content once."""
-    fresh: dict[int, Partition] = {}
-    seen: set[str] = set()
-    for index, part in enumerate(offered):
-        if part.rows and part.fingerprint not in seen and ledger.check_new(part.path, part.fingerprint):
-            fresh[index] = part
-            seen.add(part.fingerprint)
-    return fresh
 
 
 def _counted(
