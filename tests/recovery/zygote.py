@@ -8,6 +8,7 @@ directories, and besides every flush to the disk and every write of pyarrow, whi
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -122,11 +123,15 @@ class Zygote:
 
 
 class _Counter:
-    """Counts changes below a directory, and kills or stops this process before one of them."""
+    """Counts changes below a directory, and kills or stops this process before one of them.
+
+    A directory counts once: threads that need it try to make it each, and how many do is their order's.
+    """
 
     def __init__(self, watched: str, kill_at: int, kill_on: str, stop_on: str, report: int) -> None:
         self._watched, self._kill_at, self._kill_on, self._stop_on = watched, kill_at, kill_on, stop_on
-        self._report, self._count = report, 0
+        self._report, self._numbers = report, itertools.count(1)  # threads count at once
+        self._directories: dict[str, object] = {}
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -136,18 +141,23 @@ class _Counter:
         elif event in CHANGES:
             below = [arguments[index] for index in CHANGES[event] if self._is_below(arguments[index])]
             for path in below[-1:]:
-                self.count(path)
+                if event != "os.mkdir" or self._is_first(path):
+                    self.count(path)
+
+    def _is_first(self, directory: Any) -> bool:
+        ours = object()
+        return self._directories.setdefault(str(directory), ours) is ours
 
     def count(self, path: Any) -> None:
         if not self._is_below(path):
             return
-        self._count += 1
-        if self._count == self._kill_at or (self._kill_on and self._kill_on in str(path)):
+        number = next(self._numbers)
+        if number == self._kill_at or (self._kill_on and self._kill_on in str(path)):
             os.kill(os.getpid(), signal.SIGKILL)
         if self._stop_on and self._stop_on in str(path):
             self._stop_on = ""
             os.kill(os.getpid(), signal.SIGSTOP)
-        os.pwrite(self._report, self._count.to_bytes(8, "little"), 0)
+        os.pwrite(self._report, number.to_bytes(8, "little"), 0)
 
     def _is_below(self, path: Any) -> bool:
         # not resolved, which would look at files in the middle of changing them
