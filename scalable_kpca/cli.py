@@ -155,6 +155,7 @@ _json = click.option(
 def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json: bool) -> None:
     """Run the job CONFIG, finish or repair it, or find that it is done (exit code 99)."""
     from scalable_kpca.report import plan_lines, summary_lines
+    from scalable_kpca.workflow.engines import part_of_job
     from scalable_kpca.workflow.loading import read_draft
     from scalable_kpca.workflow.monitoring import watch_job, watching
     from scalable_kpca.workflow.progress import progress
@@ -163,7 +164,7 @@ def run(config: Path, overrides: tuple[str, ...], scheduler: str | None, as_json
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
     draft = read_draft(config, overrides)
-    with watching(watch_job(draft), _named) as watch:
+    with part_of_job(draft), watching(watch_job(draft), _named) as watch:
         prepared = prepare(draft.config(), config.resolve().parent)
         watch.start(prepared.fingerprint, prepared.source.paths)
         _say(plan_lines(prepared.plan), as_json)
@@ -239,7 +240,9 @@ def update(
     as_json: bool,
 ) -> None:
     """Add new partitions to the Nyström model in OUTPUT; old ones are not fitted again; exit code 99: nothing new."""
+    from scalable_kpca.workflow.engines import part_of_job
     from scalable_kpca.workflow.health import worst
+    from scalable_kpca.workflow.loading import draft_of
     from scalable_kpca.workflow.monitoring import watch_output, watching
     from scalable_kpca.workflow.progress import progress
     from scalable_kpca.workflow.update import update_output
@@ -248,8 +251,10 @@ def update(
         raise click.UsageError("give --source, --withdraw or both.")
     if scheduler is not None:
         overrides = (*overrides, "cluster.kind=address", f"cluster.address={scheduler}")
-    place, refusal = _brought(output, work)
-    with watching(watch_output("update", place, source, overrides), _named) as watch:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(part_of_job(draft_of("cluster", {}, overrides)))
+        place, refusal = _brought(output, work)
+        watch = stack.enter_context(watching(watch_output("update", place, source, overrides), _named))
         if refusal is not None:
             raise refusal
         with progress(warn) as listener:

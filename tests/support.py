@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from scalable_kpca.engine import Engine, open_engine
+from scalable_kpca.engine import ClusterSettings, Engine, open_engine
 from scalable_kpca.exact import ExactFit, fit_exact, open_gram
 from scalable_kpca.gram import Gram
 from scalable_kpca.kernels import Kernel, resolve_kernel
@@ -88,7 +88,7 @@ def fit(
     **kernel_parameters: Any,
 ) -> ExactFit:
     """Exact fit on an engine of its own; tiles of the zarr home go to ``workdir/gram.zarr``."""
-    with open_engine(scheduler, n_threads=n_threads, n_workers=n_workers) as engine:
+    with open_engine(ClusterSettings(scheduler, n_workers=n_workers), n_threads=n_threads) as engine:
         return fit_on(
             engine,
             X,

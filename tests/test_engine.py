@@ -13,8 +13,8 @@ import psutil
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from scalable_kpca.engine import CONNECT_SECONDS, Event, LocalEngine, open_engine, single_threaded_blas
-from scalable_kpca.engine.opening import ALLOCATOR
+from scalable_kpca.engine import CONNECT_SECONDS, ClusterSettings, Event, LocalEngine, open_engine, single_threaded_blas
+from scalable_kpca.engine.connections import ALLOCATOR
 from scalable_kpca.errors import ClusterError, ConfigError, IncompleteGramError, InvalidInputError
 from scalable_kpca.gram import StoredTiles, create_tiles
 from scalable_kpca.kernels import resolve_kernel
@@ -146,7 +146,7 @@ def workers():
     environment = {"OMP_NUM_THREADS": 2, "OPENBLAS_NUM_THREADS": 2, "MKL_NUM_THREADS": 2}
     with (
         dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
-        open_engine("local", n_workers=2, n_threads=1, listener=events.append) as engine,
+        open_engine(ClusterSettings("local", n_workers=2), n_threads=1, listener=events.append) as engine,
     ):
         yield engine, events
 
@@ -211,7 +211,7 @@ def test_workers_start_beside_another_cluster_on_the_same_machine():
         with suppress(OSError):  # taken already: just as good
             other.bind(("127.0.0.1", 8787))
             other.listen()
-        with open_engine("local", n_workers=1, n_threads=1) as engine:
+        with open_engine(ClusterSettings("local", n_workers=1), n_threads=1) as engine:
             assert engine.run({"a": (operator.add, 1, 2)}, ["a"]) == ([3], [])
 
 
@@ -220,7 +220,7 @@ def test_worker_processes_keep_what_they_free(monkeypatch, left):
     assert str(dask.config.get("distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_")) == "65536"
     for name, value in left.items():
         monkeypatch.setenv(name, value)  # as starting several nannies may
-    with open_engine("local", n_workers=1, n_threads=1) as engine:
+    with open_engine(ClusterSettings("local", n_workers=1), n_threads=1) as engine:
         graph = {f"value of {name}": (os.getenv, name) for name in ALLOCATOR}
         values, _ = engine.run(graph, list(graph), stage="environment")
     assert values == list(ALLOCATOR.values())
@@ -230,7 +230,7 @@ def test_worker_processes_keep_what_they_free(monkeypatch, left):
 def test_workers_end_with_their_engine():
     this = psutil.Process()
     before = set(this.children(recursive=True))
-    with open_engine("local", n_workers=1, n_threads=1) as engine:
+    with open_engine(ClusterSettings("local", n_workers=1), n_threads=1) as engine:
         assert engine.run({"a": (operator.add, 1, 2)}, ["a"]) == ([3], [])
         started = set(this.children(recursive=True)) - before
         assert started
@@ -254,13 +254,14 @@ def test_address_without_a_scheduler_is_a_cluster_error():
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     with (
         pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s"),
-        open_engine("address", address=address),
+        open_engine(ClusterSettings("address", address=address)),
     ):
         pass
 
 
 def test_address_that_is_not_one_is_a_cluster_error():
-    with pytest.raises(ClusterError, match="nowhere://here"), open_engine("address", address="nowhere://here"):
+    settings = ClusterSettings("address", address="nowhere://here")
+    with pytest.raises(ClusterError, match="nowhere://here"), open_engine(settings):
         pass
     with pytest.raises(ValueError, match="No global client"):  # the half-made one does not stay behind
         distributed.get_client()
@@ -273,8 +274,8 @@ def test_address_must_be_given():
 
 def test_unknown_kind_of_scheduler_is_named_with_the_known_ones():
     with (
-        pytest.raises(ConfigError, match=r"'kubernetes' is not known; choose one of threads, synchronous, local"),
-        open_engine("kubernetes"),
+        pytest.raises(ConfigError, match=r"'mars' is not known; choose one of threads, synchronous, client, local"),
+        open_engine("mars"),
     ):
         pass
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scalable_kpca.engine import open_engine
+from scalable_kpca.engine import ClusterSettings, open_engine
 from scalable_kpca.errors import ConfigError, InvalidInputError
 from scalable_kpca.kernels import RBF, Cosine, Linear, Polynomial, Sigmoid, kernel_block
 from scalable_kpca.landmarks import LANDMARK_METHODS, choose_landmarks, fetch_rows, look, sample_size
@@ -295,7 +295,7 @@ def test_landmarks_are_the_same_on_threads(method, scheduler):
 def test_landmarks_are_the_same_on_worker_processes(tmp_path):
     X = np.random.default_rng(2).standard_normal((400, 5))
     spans = row_spans(store_rows(X, tmp_path / "rows.zarr", 64), 64)
-    with open_engine("local", n_workers=2, n_threads=1) as engine:
+    with open_engine(ClusterSettings("local", n_workers=2), n_threads=1) as engine:
         for method in LANDMARK_METHODS:
             reference = chosen(X, method, 60, RBF(0.1))
             found = chosen(X, method, 60, RBF(0.1), engine=engine, spans=spans)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from scalable_kpca import KernelPCA, load_model
-from scalable_kpca.engine import open_engine
+from scalable_kpca.engine import ClusterSettings, open_engine
 from scalable_kpca.errors import InvalidInputError, ModelFormatError, StorageError
 from scalable_kpca.kernels import KERNELS, RBF, CallableKernel, TileStrips, kernel_block, resolve_kernel
 from scalable_kpca.landmarks import fetch_rows
@@ -394,7 +394,7 @@ def test_worker_processes_read_stored_sparse_rows(method, tmp_path):
         expected = fit(SparseRows(X), "rbf", **settings).model.eigenvalues
     else:
         numbers = np.array([5, 100, 7])
-        with open_engine("local", n_workers=2, n_threads=1) as engine:
+        with open_engine(ClusterSettings("local", n_workers=2), n_threads=1) as engine:
             found = fetch_rows(engine, row_spans(stored, 32), numbers, batch_rows=10).toarray()
         expected = DENSE[numbers]
     np.testing.assert_array_equal(found, expected)

@@ -3,12 +3,17 @@
 from scalable_kpca.engine.base import Engine, Event, Listener
 from scalable_kpca.engine.blas import several_blas_threads, single_threaded_blas
 from scalable_kpca.engine.cluster import ClusterEngine
+from scalable_kpca.engine.connections import CONNECT_SECONDS
 from scalable_kpca.engine.local import LocalEngine
-from scalable_kpca.engine.opening import CONNECT_SECONDS, Tls, active_kind, open_engine
+from scalable_kpca.engine.opening import active_kind, open_engine
+from scalable_kpca.engine.settings import BACKENDS, ClusterSettings, Tls
+from scalable_kpca.engine.slurm_runner import taking_part
 
 __all__ = [
+    "BACKENDS",
     "CONNECT_SECONDS",
     "ClusterEngine",
+    "ClusterSettings",
     "Engine",
     "Event",
     "Listener",
@@ -18,4 +23,5 @@ __all__ = [
     "open_engine",
     "several_blas_threads",
     "single_threaded_blas",
+    "taking_part",
 ]

@@ -14,12 +14,12 @@ from typing import Any
 from scalable_kpca.engine.asking import within
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
 from scalable_kpca.engine.preflight import libraries_digest, versions
+from scalable_kpca.engine.settings import STALL_SECONDS
 from scalable_kpca.errors import ClusterError, KernelPCAError
 from scalable_kpca.faults import attempt
 
-__all__ = ["STALL_SECONDS", "ClusterEngine"]
+__all__ = ["ClusterEngine"]
 
-STALL_SECONDS = 1800.0  # without a finished key, before a run gives up
 LAST_SECONDS = 10.0  # for a scheduler to answer then
 LOOK_SECONDS = 1.0  # between two looks at whether there is still a scheduler
 

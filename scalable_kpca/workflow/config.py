@@ -9,10 +9,11 @@ from pydantic_core import PydanticCustomError
 
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.machine import resolve_memory_limit
+from scalable_kpca.workflow.cluster_config import ClusterConfig, TlsConfig
 from scalable_kpca.workflow.csv_config import CsvConfig
 from scalable_kpca.workflow.kernel_config import KernelConfig, Section
 from scalable_kpca.workflow.monitor_config import MonitorConfig
-from scalable_kpca.workflow.output_config import Address, InverseConfig, LocalPath, OutputConfig, Place
+from scalable_kpca.workflow.output_config import InverseConfig, OutputConfig, Place
 from scalable_kpca.workflow.parts import NOVELTY, RECONSTRUCTION
 from scalable_kpca.workflow.source_config import SourceConfig
 
@@ -111,32 +112,6 @@ class DriftConfig(Limits):
         """Of a measure."""
         found: Limits = getattr(self, measure)
         return found
-
-
-class TlsConfig(Section):
-    """PEM files of an encrypted scheduler, relative to the configuration file."""
-
-    ca: LocalPath = Field(description="Certificates that scheduler and workers must be signed by.")
-    cert: LocalPath = Field(description="This client's certificate.")
-    key: LocalPath = Field(description="Its key, readable by its owner only (chmod 600).")
-
-
-class ClusterConfig(Section):
-    """Which Dask scheduler runs the tasks."""
-
-    kind: Literal["threads", "synchronous", "local", "address"] = "threads"
-    n_threads: int | None = Field(default=None, ge=1, description="Of the process, or of each worker of kind local.")
-    n_workers: int | None = Field(default=None, ge=1, description="Worker processes of kind local.")
-    address: Address | None = Field(default=None, description="Of a running scheduler, for kind address.")
-    wait: float = Field(default=30, gt=0, description="Seconds that kind address waits for a first worker.")
-    stall: float = Field(default=1800, gt=0, description="Seconds in which nothing finishes: a run gives up.")
-    dashboard: bool = Field(default=False, description="Whether kind local serves dask's dashboard on loopback.")
-    tls: TlsConfig | None = Field(default=None, description="Of kind address: nothing is said unencrypted then.")
-
-    @property
-    def n_jobs(self) -> int | None:
-        """Threads that are asked for: one where tasks run one after another."""
-        return 1 if self.kind == "synchronous" else self.n_threads
 
 
 class BudgetConfig(Section):

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from scalable_kpca.engine import Engine, Listener, Tls, open_engine
+from scalable_kpca.engine import ClusterSettings, Engine, Listener, Tls, open_engine, taking_part
 from scalable_kpca.workflow.config import ClusterConfig
+from scalable_kpca.workflow.loading import Draft
 
-__all__ = ["open_cluster"]
+__all__ = ["open_cluster", "part_of_job"]
 
 
 def open_cluster(
     cluster: ClusterConfig, n_threads: int, listener: Listener | None, run: Path
 ) -> AbstractContextManager[Engine]:
     """Engine of the section ``cluster``, whose workers can use the directory of a run: see `open_engine`."""
+    return open_engine(_settings(cluster), n_threads=n_threads, shared=run, listener=listener)
+
+
+def part_of_job(draft: Draft) -> AbstractContextManager[None]:
+    """The part of this process in a job of Slurm that `srun` has started as a whole: see `taking_part`."""
+    cluster = draft.cluster()
+    return taking_part(cluster.options) if cluster.kind == "slurm-runner" else nullcontext()
+
+
+def _settings(cluster: ClusterConfig) -> ClusterSettings:
     tls = cluster.tls
-    return open_engine(
-        cluster.kind,
-        n_threads=n_threads,
-        address=cluster.address,
+    return ClusterSettings(
+        kind=cluster.kind,
         n_workers=cluster.n_workers,
+        dashboard=cluster.dashboard,
+        address=cluster.address,
+        scheduler_file=None if cluster.scheduler_file is None else Path(cluster.scheduler_file),
+        tls=None if tls is None else Tls(Path(tls.ca), Path(tls.cert), Path(tls.key)),
+        class_path=cluster.class_path,
+        options=cluster.options,
+        scale=cluster.scale,
+        adapt=cluster.adapt,
+        wait_for=cluster.wait_for,
         wait=cluster.wait,
         stall=cluster.stall,
-        dashboard=cluster.dashboard,
-        tls=None if tls is None else Tls(Path(tls.ca), Path(tls.cert), Path(tls.key)),
-        shared=run,
-        listener=listener,
     )

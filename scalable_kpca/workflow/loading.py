@@ -14,9 +14,10 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from scalable_kpca.errors import ConfigError
+from scalable_kpca.workflow.cluster_config import ClusterConfig, of_kind
 from scalable_kpca.workflow.config import Config, MonitorConfig, Place
 
-__all__ = ["Draft", "check_place", "load_config", "override_config", "read_draft", "stored_draft"]
+__all__ = ["Draft", "check_place", "draft_of", "load_config", "override_config", "read_draft", "stored_draft"]
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -36,7 +37,7 @@ class Draft:
     origin : str
         Where they are from, for messages.
     base : Path
-        What paths of `cluster.tls` and `monitor` are relative to: absolute.
+        What paths of `cluster` and `monitor` are relative to: absolute.
     """
 
     fields: dict[str, Any]
@@ -51,13 +52,21 @@ class Draft:
             text = "; ".join(_explain(problem) for problem in error.errors())
             raise ConfigError(f"{self.origin}: {text}" + ("" if text.endswith("?") else ".")) from error
         # a run is described by where its files are, wherever it is taken up again
-        monitor, cluster = _placed(config.monitor, ("prometheus", "openlineage"), self.base), config.cluster
+        monitor = _placed(config.monitor, ("prometheus", "openlineage"), self.base)
+        cluster = _placed(config.cluster, ("scheduler_file",), self.base)
         if cluster.tls is not None:
             cluster = cluster.model_copy(update={"tls": _placed(cluster.tls, ("ca", "cert", "key"), self.base)})
         return config.model_copy(update={"monitor": monitor, "cluster": cluster})
 
+    def cluster(self) -> ClusterConfig:
+        """The section `cluster`, whatever is wrong with others; one that is wrong itself asks for nothing."""
+        try:
+            return ClusterConfig.model_validate(self.fields.get("cluster", {}))
+        except ValidationError:
+            return ClusterConfig()
+
     def monitor(self) -> MonitorConfig:
-        """The section `monitor`, whatever is wrong with others; one that is wrong itself asks for nothing."""
+        """The section `monitor` in the same way."""
         try:
             section = MonitorConfig.model_validate(self.fields.get("monitor", {}))
         except ValidationError:
@@ -184,6 +193,15 @@ def _parse_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)  # a SafeLoader
 
 
+def draft_of(section: str, fields: Any, overrides: Sequence[str]) -> Draft:
+    """What is said of one section alone; nothing where that means nothing, which is for the command to say."""
+    mine = [override for override in overrides if override.partition("=")[0].partition(".")[0] == section]
+    try:
+        return stored_draft({section: fields}, mine, (section,))
+    except ConfigError:
+        return Draft({}, "nothing", Path.cwd())
+
+
 def _placed(section: Section, names: Sequence[str], base: Path) -> Section:
     """A section whose paths are absolute."""
     paths = {name: getattr(section, name) for name in names}
@@ -218,6 +236,9 @@ def _apply(fields: dict[str, Any], origin: str, key: str, text: str) -> None:
         fields[last] = _parse_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{origin}: the value is not YAML ({error}).") from error
+    if key == "cluster.kind":  # of the kind that the file names there may be keys that this one has not
+        for other in fields.keys() - of_kind(fields).keys():
+            del fields[other]
 
 
 def _explain(problem: Any) -> str:
@@ -225,7 +246,7 @@ def _explain(problem: Any) -> str:
     place = [
         str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
     ]
-    if problem["type"] in ("size", "width", "secret", "place", "roles", "drift"):
+    if problem["type"] in ("size", "width", "secret", "place", "roles", "drift", "cluster"):
         return f"{'.'.join(place)}: {problem['msg']}"
     if problem["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"

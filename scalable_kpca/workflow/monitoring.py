@@ -24,7 +24,7 @@ from scalable_kpca.source.location import find_files
 from scalable_kpca.workflow.files import alone_in, append_line, read_json, replace_file
 from scalable_kpca.workflow.layout import Output, RunDirectory
 from scalable_kpca.workflow.lineage import Attempt, Written, clean, event_line, named_inputs, read_written
-from scalable_kpca.workflow.loading import Draft, stored_draft
+from scalable_kpca.workflow.loading import Draft, draft_of
 from scalable_kpca.workflow.mirror import output_at
 from scalable_kpca.workflow.monitor_config import MonitorConfig
 from scalable_kpca.workflow.prometheus import Ending, metrics_text
@@ -162,11 +162,7 @@ def watch_output(
         fields = read_json(run.path / "run.json")["config"]["monitor"]
     except (KernelPCAError, OSError, KeyError, TypeError):
         pass
-    mine = [override for override in overrides if override.partition("=")[0].partition(".")[0] == "monitor"]
-    try:
-        section = stored_draft({"monitor": fields}, mine, ("monitor",)).monitor()
-    except ConfigError:
-        section = MonitorConfig()
+    section = draft_of("monitor", fields, overrides).monitor()
     return Watch(command, section, output.name, run, _files(uri) if section.openlineage else ())
 
 

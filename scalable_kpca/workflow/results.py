@@ -64,7 +64,8 @@ def run_description(config: Config, fingerprint: str, seconds: float) -> dict[st
     """
     return {
         "fingerprint": fingerprint,
-        "config": config.model_dump(mode="json"),
+        # what a library needs to start a cluster is nobody else's business
+        "config": config.model_dump(mode="json", by_alias=True, exclude={"cluster": {"options"}}),
         "seconds": round(seconds, 3),
         "peak_memory": peak_memory(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -124,7 +124,7 @@ def _gram(
     n: int, k: int, home: str, *, kind: str = "threads", n_workers: int | None = None, directory: Path | None = None
 ) -> Iterator[tuple[Any, Any]]:
     """The Gram matrix of the benchmark's rows in one home, and its plan, with the package's own defaults."""
-    from scalable_kpca.engine import open_engine
+    from scalable_kpca.engine import ClusterSettings, open_engine
     from scalable_kpca.exact import open_gram
     from scalable_kpca.kernels import resolve_kernel
     from scalable_kpca.source import ArrayRows, write_rows
@@ -138,7 +138,7 @@ def _gram(
         rows, _ = write_rows(iter([X]), directory / "rows.zarr", fingerprint=name, **shape)
     kernel = resolve_kernel("rbf", gamma=GAMMA, n_features=N_FEATURES)
     n_threads = max(1, planned.n_threads // (n_workers or 1))
-    with open_engine(kind, n_threads=n_threads, n_workers=n_workers) as engine:
+    with open_engine(ClusterSettings(kind, n_workers=n_workers), n_threads=n_threads) as engine:
         path = directory / "gram.zarr" if home == "zarr" and directory is not None else None
         yield open_gram(rows, kernel, planned, engine, path=path, fingerprint=name), planned
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalable_kpca.engine import open_engine
+from scalable_kpca.engine import ClusterSettings, open_engine
 from scalable_kpca.transform import project
 from tests.support import fit, fit_on, store_rows
 
@@ -70,7 +70,7 @@ def test_threads_give_the_bits_of_the_reference_scheduler(case, n_threads, refer
 @pytest.mark.slow
 def test_worker_processes_give_the_bits_of_the_reference_scheduler(reference, tmp_path):
     rows = store_rows(X, tmp_path / "rows.zarr", TILE_ROWS)
-    with open_engine("local", n_workers=2, n_threads=1) as engine:
+    with open_engine(ClusterSettings("local", n_workers=2), n_threads=1) as engine:
         for case in (*CASES_OF_FEW_PASSES, ("memory", "arpack", "float32")):
             model = fit_on(engine, rows, **options(case, tmp_path)).model
             assert_same_bits(model, reference[case])

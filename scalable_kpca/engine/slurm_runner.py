@@ -1,0 +1,101 @@
+"""One job of Slurm as a cluster: `srun` starts the same command many times, and each of them takes a part.
+
+The first task is the scheduler, the second one goes on with the command, all others are workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scalable_kpca.errors import ClusterError, ConfigError
+
+__all__ = ["scheduler_file_of", "taking_part"]
+
+VARIABLES = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID")
+CLIENT = 1  # number of the task that goes on
+JOIN_SECONDS = 60.0
+FEWEST = 3  # a scheduler, a client and a worker
+
+
+@contextmanager
+def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
+    """Be the scheduler or a worker of this job until it ends, and then exit; or be the client, and end it.
+
+    Parameters
+    ----------
+    options : mapping
+        Of `dask_jobqueue.slurm.SLURMRunner`.
+
+    Raises
+    ------
+    ConfigError
+        When this process is no task of Slurm, the job has too few of them, or the options mean nothing.
+    ClusterError
+        When it cannot take its part.
+    """
+    missing = [name for name in VARIABLES if not os.environ.get(name, "").isdigit()]
+    if missing:
+        raise ConfigError(
+            f"cluster.kind is 'slurm-runner', and {', '.join(missing)} is not set: start this command by `srun` in a "
+            "job of Slurm."
+        )
+    n_tasks = int(os.environ["SLURM_NTASKS"])
+    if n_tasks < FEWEST:
+        raise ConfigError(
+            f"this job has {n_tasks} tasks, at least {FEWEST} are needed: a scheduler, the command and a worker; give "
+            "sbatch or srun a larger --ntasks."
+        )
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        jobqueue: Any = importlib.import_module("dask_jobqueue.slurm")  # which takes SIGINT for itself
+    except ImportError as error:
+        raise ConfigError(f'dask_jobqueue is missing ({error}): pip install "scalable-kpca[slurm]".') from error
+    if int(os.environ["SLURM_PROCID"]) == CLIENT:
+        signal.signal(signal.SIGINT, interrupt)
+    else:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # is for the client, which ends the others when it has unwound
+    try:
+        worker_options = {**_granted(), **options.get("worker_options", {})}
+        own = {"scheduler_file": str(scheduler_file_of(options)), "worker_options": worker_options}
+        runner = jobqueue.SLURMRunner(**{**options, **own})
+    except TypeError as error:
+        raise ConfigError(f"SLURMRunner does not take these options: {error}; correct cluster.options.") from error
+    except Exception as error:
+        raise ClusterError(f"SLURMRunner could not begin: {error or type(error).__name__}.") from error
+    with runner:
+        try:
+            yield
+        finally:
+            _await_workers(runner)
+            scheduler_file_of(options).unlink(missing_ok=True)
+
+
+def scheduler_file_of(options: Mapping[str, Any]) -> Path:
+    """Where the scheduler of this job says its address: on a file system that all of its machines see."""
+    job, step, attempt = (
+        os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
+    )
+    own = f"scheduler-{job}.{step}-{attempt}.json"  # what an earlier attempt has left says where nobody is
+    return Path(str(options.get("scheduler_file") or own).format(job_id=job)).absolute()
+
+
+def _await_workers(runner: Any) -> None:
+    """Let every worker join before the scheduler is ended, or give up: one that finds nobody would look on and on."""
+    from distributed import Client
+
+    with contextlib.suppress(OSError, TimeoutError), Client(runner, set_as_default=False) as client:
+        client.wait_for_workers(runner.n_workers, timeout=JOIN_SECONDS)
+
+
+def _granted() -> dict[str, int]:
+    """Threads and memory of a worker, by what Slurm grants a task: dask would look at the whole machine."""
+    n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
+    mebibytes = os.environ.get("SLURM_MEM_PER_CPU", "")
+    return {"nthreads": n_threads} | ({"memory_limit": int(mebibytes) * n_threads * 2**20} if mebibytes else {})
