@@ -21,6 +21,7 @@ __all__ = ["scheduler_file_of", "taking_part"]
 VARIABLES = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID")
 CLIENT = 1  # number of the task that goes on
 JOIN_SECONDS = 60.0
+NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # which would else be served to everyone
 FEWEST = 3  # a scheduler, a client and a worker
 
 
@@ -62,8 +63,11 @@ def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
     else:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # is for the client, which ends the others when it has unwound
     try:
-        worker_options = {**_granted(), **options.get("worker_options", {})}
-        own = {"scheduler_file": str(scheduler_file_of(options)), "worker_options": worker_options}
+        own = {
+            "scheduler_file": str(scheduler_file_of(options)),
+            "scheduler_options": {**NO_PAGES, **options.get("scheduler_options", {})},
+            "worker_options": {**NO_PAGES, **_granted(), **options.get("worker_options", {})},
+        }
         runner = jobqueue.SLURMRunner(**{**options, **own})
     except TypeError as error:
         raise ConfigError(f"SLURMRunner does not take these options: {error}; correct cluster.options.") from error

@@ -93,11 +93,11 @@ def test_exit_codes_of_a_whole_cluster_are_those_of_the_command(cluster, tmp_pat
 
 
 def test_a_job_at_its_time_limit_goes_on_in_its_next_attempt(cluster, tmp_path):
-    rows = np.random.default_rng(0).normal(size=(30_000, 20))
-    pq.write_table(pa.table({f"x{column}": rows[:, column] for column in range(20)}), tmp_path / "rows.parquet")
+    rows = np.random.default_rng(0).normal(size=(30_000, 60))
+    pq.write_table(pa.table({f"x{column}": rows[:, column] for column in range(60)}), tmp_path / "rows.parquet")
     fields = {
         "source": {"uri": "rows.parquet"},
-        "kernel": {"name": "laplacian", "gamma": 0.02},
+        "kernel": {"name": "laplacian", "gamma": 0.005},
         "method": "exact",
         "gram": "zarr",
         "n_components": 5,
