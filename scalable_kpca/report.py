@@ -48,7 +48,7 @@ def plan_lines(plan: Plan | NystroemPlan) -> list[str]:
         "home": plan.gram,
         "solver": plan.solver,
         "passes": f"about {plan.expected_passes}, {plan.n_tasks} tasks of ≤ {plan.tiles_per_task} tiles each",
-        "threads": str(plan.n_threads),
+        "threads": str(plan.n_threads) + (f" in each of {plan.n_workers} processes" if plan.n_workers > 1 else ""),
         "time": format_duration(plan.seconds),
         "memory": f"at most {format_bytes(plan.peak_memory)} of {format_bytes(plan.memory_limit)} allowed",
         "disk": f"{format_bytes(plan.disk_bytes)} of tiles",

@@ -79,8 +79,8 @@ def pass_seconds(
         busy += rates.fold * tiling.n_blocks * (n * job.n_features + tile_rows * job.n_features)
     if first and home == "memory":
         busy += rates.keep * entries * job.itemsize
-    n_tasks = tiling.n_tasks(run_width(n, tile_rows, job.n_threads))
-    share = 1 / job.n_threads
+    n_tasks = tiling.n_tasks(run_width(n, tile_rows, job.n_parallel))
+    share = 1 / job.n_parallel
     disk = _disk_seconds(stored_bytes(job, home, tile_rows), rates, writing=first)
     return busy * (share + (1 - share) / n_tasks) + disk + rates.task * n_tasks
 
@@ -107,7 +107,7 @@ def start_seconds(job: Job, rates: MachineRates) -> float:
         return 0.0
     n, m = job.n_samples, min(START_LANDMARKS, job.n_samples)
     evaluated = 2 * n * m * (rates.entry + rates.feature * job.n_features)
-    return (evaluated + 2 * n * m * m * rates.gemm) / job.n_threads + 2 * rates.lapack * m**3
+    return (evaluated + 2 * n * m * m * rates.gemm) / job.n_parallel + 2 * rates.lapack * m**3
 
 
 def staging_seconds(job: Job, rates: MachineRates, *, is_run: bool) -> float:

@@ -10,7 +10,15 @@ from scalable_kpca.errors import ConfigError, MemoryLimitError
 from scalable_kpca.tiling.choices import GRAM_HOMES, Components, is_possible
 from scalable_kpca.tiling.costs import expected_passes, fit_seconds
 from scalable_kpca.tiling.rates import MachineRates
-from scalable_kpca.tiling.sizes import Job, fixed_bytes, kept_bytes, peak_bytes, stored_bytes, tile_candidates
+from scalable_kpca.tiling.sizes import (
+    Job,
+    fixed_bytes,
+    kept_bytes,
+    peak_bytes,
+    share_bytes,
+    stored_bytes,
+    tile_candidates,
+)
 
 __all__ = ["Alternative", "Limits", "choose_home", "choose_tile", "compare"]
 
@@ -186,7 +194,7 @@ def _obstacle(job: Job, home: str, tile_rows: int, limits: Limits) -> str:
         return "no directory for tiles"
     if peak_bytes(job, home, tile_rows) > limits.memory:
         return f"needs {format_bytes(peak_bytes(job, home, tile_rows))} of memory"
-    if 2 * kept_bytes(job, home, tile_rows) > limits.memory - fixed_bytes(job):
+    if 2 * share_bytes(job, home, tile_rows) > limits.memory - fixed_bytes(job):
         return "tiles take more than half of the memory that is left"
     stored = stored_bytes(job, home, tile_rows)
     if limits.disk is not None and stored > limits.disk:

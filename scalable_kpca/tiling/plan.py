@@ -49,8 +49,8 @@ class Plan:
         Of the Nyström approximation that block solvers start from.
     gram : str
         Home of the tiles: ``"zarr"``, ``"memory"`` or ``"recompute"``.
-    tile_rows, tiles_per_task, n_threads : int
-        Unit of storage, unit of scheduling, concurrent tasks.
+    tile_rows, tiles_per_task, n_threads, n_workers : int
+        Unit of storage, unit of scheduling, concurrent tasks of a process, processes.
     n_tiles, n_tasks, expected_passes : int
         Tiles, tasks of one pass, passes that the solver is expected to take.
     gram_bytes, disk_bytes, peak_memory, memory_limit : int
@@ -76,6 +76,7 @@ class Plan:
     tile_rows: int
     tiles_per_task: int
     n_threads: int
+    n_workers: int
     n_tiles: int
     n_tasks: int
     expected_passes: int
@@ -123,6 +124,7 @@ def plan_exact(
     gram: str = "auto",
     memory_limit: int,
     n_threads: int,
+    n_workers: int = 1,
     tile_rows: int | None = None,
     has_disk: bool = True,
     disk_limit: int | None = None,
@@ -151,7 +153,9 @@ def plan_exact(
     memory_limit : int
         Peak of the whole process, bytes.
     n_threads : int
-        Tasks that run at the same time in the process.
+        Tasks that run at the same time in a process.
+    n_workers : int
+        Processes that share tasks and tiles; `memory_limit` is that of each.
     tile_rows : int, optional
         Overrides the choice.
     has_disk : bool
@@ -184,13 +188,14 @@ def plan_exact(
     given = None if tile_rows is None else min(check_whole("tile_rows", tile_rows), check_whole("n_samples", n_samples))
     check_choices(dtype, solver, gram, has_disk=has_disk)
     job, reasons = _job(n_samples, n_features, n_components, dtype, solver, n_threads, resident_bytes, copied_bytes)
+    job = replace(job, n_workers=check_whole("n_workers", n_workers))
     limits = Limits(memory_limit, disk_limit, has_disk, rates or nominal_rates("rbf", job.dtype), is_run)
     t = choose_tile(job, gram, given, limits)
     home = choose_home(job, gram, t, limits)
     alternatives = compare(job, home, t, limits, n_components, gram=gram, solver=solver, alone=not compares)
     if rates is None:
         alternatives = tuple(replace(alternative, seconds=None) for alternative in alternatives)
-    tiling, width = Tiling(job.n_samples, t), run_width(job.n_samples, t, n_threads)
+    tiling, width = Tiling(job.n_samples, t), run_width(job.n_samples, t, job.n_parallel)
     return Plan(
         n_samples=job.n_samples,
         n_features=job.n_features,
@@ -205,6 +210,7 @@ def plan_exact(
         tile_rows=t,
         tiles_per_task=width,
         n_threads=n_threads,
+        n_workers=n_workers,
         n_tiles=tiling.n_tiles,
         n_tasks=tiling.n_tasks(width),
         expected_passes=expected_passes(job),

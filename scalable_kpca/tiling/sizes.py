@@ -29,6 +29,7 @@ __all__ = [
     "kept_bytes",
     "peak_bytes",
     "run_width",
+    "share_bytes",
     "start_landmarks",
     "stored_bytes",
     "tile_candidates",
@@ -70,8 +71,8 @@ class Job:
         Shape; `n_components` is 0 where the spectrum decides the number.
     dtype, solver : str
         Of the tiles; resolved name.
-    n_threads : int
-        Concurrent tasks.
+    n_threads, n_workers : int
+        Concurrent tasks of a process; processes that share tasks and tiles.
     resident_bytes : int
         Of the caller's rows that stay in memory.
     copied_bytes : int
@@ -86,6 +87,12 @@ class Job:
     n_threads: int
     resident_bytes: int = 0
     copied_bytes: int = 0
+    n_workers: int = 1
+
+    @property
+    def n_parallel(self) -> int:
+        """Tasks at the same time, in all processes."""
+        return self.n_threads * self.n_workers
 
     @property
     def itemsize(self) -> int:
@@ -161,8 +168,13 @@ def fixed_bytes(job: Job) -> int:
 
 
 def kept_bytes(job: Job, home: str, tile_rows: int) -> int:
-    """Bytes of tiles that stay in memory."""
+    """Bytes of tiles that stay in memory, in all processes together."""
     return Tiling(job.n_samples, tile_rows).n_entries * job.itemsize if home == "memory" else 0
+
+
+def share_bytes(job: Job, home: str, tile_rows: int) -> int:
+    """Bytes of tiles that stay in the memory of one of several processes, were they shared out evenly."""
+    return -(-kept_bytes(job, home, tile_rows) // job.n_workers)
 
 
 def stored_bytes(job: Job, home: str, tile_rows: int) -> int:
@@ -173,7 +185,7 @@ def stored_bytes(job: Job, home: str, tile_rows: int) -> int:
 def peak_bytes(job: Job, home: str, tile_rows: int) -> int:
     """Planned peak of the process in bytes: what is fixed, kept, and in one task a thread; or the copy after them."""
     tasks = job.n_threads * _task_bytes(job, home, tile_rows)
-    peak = fixed_bytes(job) + kept_bytes(job, home, tile_rows) + tasks
+    peak = fixed_bytes(job) + share_bytes(job, home, tile_rows) + tasks
     if not job.copied_bytes:
         return peak
     eigenpairs = 16 * job.n_samples * (job.n_components or min(job.max_basis or job.n_samples, job.n_samples))
@@ -228,7 +240,7 @@ def _pass_bytes(job: Job, tile_rows: int) -> int:
     t = min(tile_rows, job.n_samples)
     rows = 2 * t * (job.n_features + 2) * 8 * 3  # both sides: as read, in float64, folded
     # of a run: each tile's products with rows and with columns, and the latter once more under one another
-    width = run_width(job.n_samples, tile_rows, job.n_threads)
+    width = run_width(job.n_samples, tile_rows, job.n_parallel)
     products = 3 * min(width * t, job.n_samples) * job.pass_columns * 8 if width > 1 else 0
     return rows + _strip_bytes(t) + products
 

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scalable_kpca.engine import BACKENDS
+from scalable_kpca.machine import available_processors, resolve_threads
 from scalable_kpca.workflow.kernel_config import Section
 from scalable_kpca.workflow.output_config import Address, LocalPath
 
@@ -17,7 +18,7 @@ STARTED = (*BACKENDS, "import")
 CLUSTERS = ("local", "address", "slurm-runner", *STARTED)
 # keys that mean something for some kinds only
 KINDS_OF = {
-    "n_workers": ("local",),
+    "n_workers": CLUSTERS,
     "dashboard": ("local",),
     "address": ("address",),
     "scheduler_file": ("address",),
@@ -60,8 +61,15 @@ class ClusterConfig(Section):
         "runs. slurm, ssh, gateway, kubernetes: SLURMCluster of dask-jobqueue, SSHCluster of distributed, "
         "GatewayCluster, KubeCluster. slurm-runner: SLURMRunner, a command started by srun. import: any other class.",
     )
-    n_threads: int | None = Field(default=None, ge=1, description="Of this process, or of each worker of kind local.")
-    n_workers: int | None = Field(default=None, ge=1, description="Worker processes of kind local.")
+    n_threads: int | None = Field(
+        default=None, ge=1, description="Of this process, or of each worker; by default the processors of this machine."
+    )
+    n_workers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Worker processes: of kind local so many are started; of other kinds the plan counts with so many, "
+        "by default those of `scale`, or one.",
+    )
     dashboard: bool = Field(default=False, description="Whether kind local serves dask's dashboard on loopback.")
     address: Address | None = Field(
         default=None, description="Of a running scheduler, for kind address; else that of DASK_SCHEDULER_ADDRESS."
@@ -108,5 +116,14 @@ class ClusterConfig(Section):
 
     @property
     def n_jobs(self) -> int | None:
-        """Threads that are asked for: one where tasks run one after another."""
+        """Threads of a process that are asked for: one where tasks run one after another."""
+        if self.kind == "local" and self.n_workers is not None and self.n_threads is None:
+            return max(1, available_processors() // self.n_workers)
         return 1 if self.kind == "synchronous" else self.n_threads
+
+    @property
+    def n_processes(self) -> int:
+        """Worker processes that the plan counts with, or this process."""
+        if self.kind == "local" and self.n_workers is None:
+            return max(1, available_processors() // resolve_threads(self.n_threads))
+        return self.n_workers or (self.scale if isinstance(self.scale, int) else 1)

@@ -29,7 +29,7 @@ def _settings(cluster: ClusterConfig) -> ClusterSettings:
     tls = cluster.tls
     return ClusterSettings(
         kind=cluster.kind,
-        n_workers=cluster.n_workers,
+        n_workers=cluster.n_processes,
         dashboard=cluster.dashboard,
         address=cluster.address,
         scheduler_file=None if cluster.scheduler_file is None else Path(cluster.scheduler_file),

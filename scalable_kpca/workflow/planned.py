@@ -78,6 +78,7 @@ def _plan_fit(
         gram=config.gram,
         memory_limit=config.budget.memory,
         n_jobs=config.cluster.n_jobs,
+        n_workers=config.cluster.n_processes,
         tile_rows=config.tile_rows,
         directory=output.path,
         is_run=True,
