@@ -13,7 +13,7 @@ import click
 
 from scalable_kpca.address_space import check_addresses, spare_addresses
 from scalable_kpca.console import open_standard_streams, say, warn
-from scalable_kpca.errors import KernelPCAError, StorageError, storage_errors
+from scalable_kpca.errors import ClusterError, KernelPCAError, StorageError, storage_errors
 from scalable_kpca.faults import classify, lacks_memory
 from scalable_kpca.stopping import INTERRUPTED, leaving_when_told, terminable
 
@@ -404,12 +404,26 @@ def schema() -> None:
 
 
 @skpca.command()
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="CONFIG",
+    help="Look at the cluster of this job instead: versions, memory, threads, encryption and shared storage.",
+)
+@_set
 @_json
-def doctor(as_json: bool) -> None:
+def doctor(cluster: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Say what this machine offers, and whether a small fit gives the right numbers."""
-    from scalable_kpca.workflow.inspect import examine_machine
+    from scalable_kpca.workflow.doctor import examine_job_cluster, examine_machine
+    from scalable_kpca.workflow.engines import part_of_job
+    from scalable_kpca.workflow.loading import read_draft
 
-    _show(examine_machine(), as_json, BUG)
+    if cluster is None:
+        _show(examine_machine(), as_json, BUG)
+        return
+    draft = read_draft(cluster, overrides)
+    with part_of_job(draft):
+        _show(examine_job_cluster(draft.config(), draft.base), as_json, ClusterError.exit_code)
 
 
 def main() -> None:

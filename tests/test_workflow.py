@@ -30,7 +30,8 @@ from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.workflow import checks, planned, stages
 from scalable_kpca.workflow.checks import check_budget, journal_bytes
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.inspect import examine_machine, verify_output
+from scalable_kpca.workflow.doctor import examine_machine
+from scalable_kpca.workflow.inspect import verify_output
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import load_config
 from scalable_kpca.workflow.lock import output_lock

@@ -4,6 +4,7 @@ from scalable_kpca.engine.base import Engine, Event, Listener
 from scalable_kpca.engine.blas import several_blas_threads, single_threaded_blas
 from scalable_kpca.engine.cluster import ClusterEngine
 from scalable_kpca.engine.connections import CONNECT_SECONDS
+from scalable_kpca.engine.examination import examine_cluster
 from scalable_kpca.engine.local import LocalEngine
 from scalable_kpca.engine.opening import active_kind, open_engine
 from scalable_kpca.engine.settings import BACKENDS, ClusterSettings, Tls
@@ -20,6 +21,7 @@ __all__ = [
     "LocalEngine",
     "Tls",
     "active_kind",
+    "examine_cluster",
     "open_engine",
     "several_blas_threads",
     "single_threaded_blas",

@@ -82,7 +82,7 @@ def _named(what: str) -> Iterator[None]:
     except KernelPCAError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what} does not take these settings: {error}; correct section cluster.") from error
+        raise ConfigError(f"{what} cannot be started with these settings: {error}; correct section cluster.") from error
     except Exception as error:
         text = str(error) or type(error).__name__
         raise ClusterError(f"{what} could not be started: {text}; correct it, and run again.") from error

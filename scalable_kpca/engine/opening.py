@@ -17,11 +17,11 @@ from scalable_kpca.engine.blas import single_threaded_blas
 from scalable_kpca.engine.cluster import ClusterEngine
 from scalable_kpca.engine.connections import active_client, address_of, connected, local, wait_for_workers
 from scalable_kpca.engine.local import LocalEngine
-from scalable_kpca.engine.preflight import check_shared, check_versions
+from scalable_kpca.engine.preflight import check_workers
 from scalable_kpca.engine.settings import ClusterSettings
 from scalable_kpca.engine.slurm_runner import scheduler_file_of
 
-__all__ = ["active_kind", "open_engine"]
+__all__ = ["active_kind", "client_of", "open_engine"]
 
 
 def active_kind() -> str:
@@ -85,17 +85,15 @@ def open_engine(
             finally:
                 engine.close()
         else:
-            with _client(settings, n_threads) as client:
+            with client_of(settings, n_threads) as client:
                 wait_for_workers(client, settings.wait_for, settings.seconds)
-                if settings.kind != "local":
-                    check_versions(client, settings.patience)
-                if shared is not None:
-                    check_shared(client, shared, settings.patience)
+                if settings.kind != "local" or shared is not None:
+                    check_workers(client, shared, settings.patience)
                 yield ClusterEngine(client, listener, stall=settings.stall)
 
 
-def _client(settings: ClusterSettings, n_threads: int) -> AbstractContextManager[Any]:
-    """A client of the scheduler that is meant."""
+def client_of(settings: ClusterSettings, n_threads: int) -> AbstractContextManager[Any]:
+    """A client of the scheduler that is meant, which is started and ended where no other one has."""
     if settings.kind == "client":
         return nullcontext(active_client())
     if settings.kind == "local":

@@ -14,40 +14,44 @@ from scalable_kpca.errors import ClusterError, storage_errors
 from scalable_kpca.machine import installed_version
 from scalable_kpca.records import digest_json
 
-__all__ = ["check_shared", "check_versions", "libraries_digest", "versions"]
+__all__ = ["check_workers", "libraries_digest", "sharing_problems", "version_problems", "versions"]
 
 # what decides about results and formats; of Python the feature version, since tasks travel as its bytecode
 LIBRARIES = ("scalable-kpca", "numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "pyarrow")
 
 
-def check_versions(client: Any, seconds: float) -> None:
-    """Refuse workers with other libraries: they would give other bits, or none.
+def check_workers(client: Any, shared: Path | None, seconds: float) -> None:
+    """Refuse workers with other libraries, which would give other bits or none, and such as do not see a directory.
 
     Raises
     ------
     ClusterError
-        Naming worker and versions, or the worker that does not answer within so many seconds.
+        Naming the worker and what is wrong with it, or that it does not answer within so many seconds.
+    StorageError
+        When this process itself cannot write to the directory.
     """
-    own = versions()
+    problems = version_problems(client, seconds)
+    if not problems and shared is not None:
+        problems = sharing_problems(client, shared, seconds)
+    if problems:
+        raise ClusterError(problems[0])
+
+
+def version_problems(client: Any, seconds: float) -> list[str]:
+    """Workers whose libraries differ from those of this process, one sentence each."""
+    own, problems = versions(), []
     for address, answer in ask_workers(client, seconds, versions).items():
         other = {name: found for name, found in answer.items() if found != own.get(name)}
         if other:
             text = ", ".join(f"{name} {version} instead of {own.get(name)}" for name, version in other.items())
-            raise ClusterError(f"worker {address} has {text}; give workers and this process the same environment.")
+            problems.append(f"worker {address} has {text}; give workers and this process the same environment.")
+    return problems
 
 
-def check_shared(client: Any, directory: Path, seconds: float) -> None:
-    """Refuse a directory that not every worker can read and write: tasks work on files in it.
-
-    Raises
-    ------
-    ClusterError
-        Naming the worker and what it could not do, or that it does not answer within so many seconds.
-    StorageError
-        When this process itself cannot write there.
-    """
+def sharing_problems(client: Any, directory: Path, seconds: float) -> list[str]:
+    """Workers that cannot read and write a directory: tasks work on files in it; one sentence each."""
     directory = directory.absolute()
-    probe = directory / f".probe-{uuid.uuid4().hex}"
+    probe, problems = directory / f".probe-{uuid.uuid4().hex}", []
     try:
         with storage_errors(f"writing to {directory}"):
             probe.write_text("asked")
@@ -55,7 +59,7 @@ def check_shared(client: Any, directory: Path, seconds: float) -> None:
             place = directory / f"{probe.name}-{answer}"
             if not answer.isalnum() or not place.exists():
                 what = f"cannot use it ({answer})" if not answer.isalnum() else "wrote to another place of that name"
-                raise ClusterError(
+                problems.append(
                     f"{directory} is not shared with worker {address}, which {what}; choose an output on a file system "
                     "that every worker mounts at the same path and may write to."
                 )
@@ -63,6 +67,7 @@ def check_shared(client: Any, directory: Path, seconds: float) -> None:
         for leftover in directory.glob(f"{probe.name}*"):
             with contextlib.suppress(OSError):
                 leftover.unlink()
+    return problems
 
 
 def versions() -> dict[str, str]:

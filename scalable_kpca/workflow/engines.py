@@ -9,14 +9,14 @@ from scalable_kpca.engine import ClusterSettings, Engine, Listener, Tls, open_en
 from scalable_kpca.workflow.config import ClusterConfig
 from scalable_kpca.workflow.loading import Draft
 
-__all__ = ["open_cluster", "part_of_job"]
+__all__ = ["open_cluster", "part_of_job", "settings_of"]
 
 
 def open_cluster(
     cluster: ClusterConfig, n_threads: int, listener: Listener | None, run: Path
 ) -> AbstractContextManager[Engine]:
     """Engine of the section ``cluster``, whose workers can use the directory of a run: see `open_engine`."""
-    return open_engine(_settings(cluster), n_threads=n_threads, shared=run, listener=listener)
+    return open_engine(settings_of(cluster), n_threads=n_threads, shared=run, listener=listener)
 
 
 def part_of_job(draft: Draft) -> AbstractContextManager[None]:
@@ -25,7 +25,8 @@ def part_of_job(draft: Draft) -> AbstractContextManager[None]:
     return taking_part(cluster.options) if cluster.kind == "slurm-runner" else nullcontext()
 
 
-def _settings(cluster: ClusterConfig) -> ClusterSettings:
+def settings_of(cluster: ClusterConfig) -> ClusterSettings:
+    """The section ``cluster`` as an engine takes it."""
     tls = cluster.tls
     return ClusterSettings(
         kind=cluster.kind,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dask.utils import format_bytes
-from threadpoolctl import threadpool_info
 
 from scalable_kpca.errors import BusyError, KernelPCAError, StorageError, UnreadableError
 from scalable_kpca.gram import StoredTiles, find_tiles
 from scalable_kpca.gram.products import computed_tile
-from scalable_kpca.machine import available_memory, available_processors, installed_version
 from scalable_kpca.model import AnyModel, Model, load_model
 from scalable_kpca.nystroem.checkpoint import FIELDS as SUMS_FIELDS
 from scalable_kpca.objects import StoredObject, is_object
@@ -29,7 +25,7 @@ from scalable_kpca.workflow.lock import describe_owner, owner_is_dead
 from scalable_kpca.workflow.remote import RemoteOutput
 from scalable_kpca.workflow.versions import problems_of
 
-__all__ = ["Report", "examine_machine", "inspect_output", "recomputed_tiles", "verify_output"]
+__all__ = ["Report", "inspect_output", "recomputed_tiles", "verify_output"]
 
 N_RECOMPUTED = 8  # tiles of a verification
 
@@ -164,43 +160,6 @@ def recomputed_tiles(model: AnyModel, tiles: StoredTiles, chosen: Sequence[tuple
                 f"tile ({i}, {j}) of {tiles.path} is not the kernel of the rows: it is off by {difference:.3g}"
             )
     return found
-
-
-def examine_machine() -> Report:
-    """Processors, memory, libraries; and a fit of six points whose spectrum is known."""
-    blas = sorted(
-        {
-            f"{entry['internal_api']} {entry.get('version')}"
-            for entry in threadpool_info()
-            if entry["user_api"] == "blas"
-        }
-    )
-    facts: dict[str, Any] = {
-        "python": platform.python_version(),
-        "processors": available_processors(),
-        "memory": format_bytes(available_memory()),
-        "blas": ", ".join(blas),
-        **{
-            name: installed_version(name)
-            for name in ("scalable-kpca", "dask", "distributed", "numpy", "scipy", "zarr", "pyarrow")
-        },
-    }
-    problems = []
-    error = _self_test()
-    facts["self-test"] = f"eigenvalues of six known points within {error:.1e}"
-    if not error < 1e-7:
-        problems.append("a fit of six points does not give their known spectrum: reinstall numpy and scipy")
-    return Report(facts, problems)
-
-
-def _self_test() -> float:
-    """Largest error of the centred RBF spectrum of six points, γ = 0.5, known to eight decimals."""
-    from scalable_kpca.estimators import KernelPCA
-
-    points = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [3, 3], [4, 3]], float)
-    known = np.array([1.92370031, 0.63236390, 0.63212055, 0.39327020, 0.15470034])
-    found = KernelPCA(5, kernel="rbf", gamma=0.5, n_jobs=1).fit(points).eigenvalues_
-    return float(np.abs(found - known).max())
 
 
 def _partitions_of(run: RunDirectory) -> str:
