@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.cluster.processes import Cluster, skpca
+from tests.cluster.processes import Cluster, skpca, wait_until
 from tests.recovery.jobs import JOBS, bits_of, latest_run, write_job
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 FIELDS = {**JOBS["stored tiles, block Krylov"], "tile_rows": 10}
 
 
@@ -113,3 +120,52 @@ def test_a_missing_file_is_named(tmp_path, name):
     )
     assert refused.returncode == 78
     assert f"cluster.tls.{name}: {tmp_path / tls[name]} is not a file" in refused.stderr
+
+
+@pytest.fixture
+def copied(tmp_path) -> Path:
+    """Folder with what a user copies, and the certificates that it makes."""
+    shutil.copytree(ROOT / "cluster" / "tls", tmp_path / "tls")
+    made = subprocess.run(
+        ["sh", "tls/certificates.sh", "certificates", "localhost", "127.0.0.1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return tmp_path
+
+
+def test_the_scripts_of_the_repository_make_a_cluster_that_its_section_uses(copied):
+    reference = skpca("run", write_job(copied, FIELDS, output={"path": "reference"}))
+    assert reference.returncode == 0
+    section = yaml.safe_load((copied / "tls" / "section.yaml").read_text())["cluster"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    with contextlib.ExitStack() as stack:
+        for command in (["scheduler.sh", "--port", "0"], ["worker.sh", "--nworkers", "2", "--nthreads", "1"]):
+            script, *options = command
+            line = ["sh", f"tls/{script}", "certificates", "127.0.0.1", *options]
+            log = stack.enter_context((copied / f"{script}.log").open("w"))
+            process = subprocess.Popen(line, cwd=copied, env=environment, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            wait_until(lambda: (copied / "scheduler.json").exists())
+        done = skpca("run", write_job(copied, FIELDS, cluster=section))
+        assert done.returncode == 0, done.stderr
+        stranger = {name: value for name, value in section.items() if name != "tls"}
+        refused = skpca("run", write_job(copied, FIELDS, seed=1, cluster=stranger))
+        assert refused.returncode == 69
+        assert "see that cluster.tls names certificates that it accepts" in refused.stderr
+    assert bits_of(latest_run(copied / "out")) == bits_of(latest_run(copied / "reference"))
+
+
+def test_keys_are_for_their_owner_and_are_not_made_twice(copied):
+    assert {path.stat().st_mode & 0o777 for path in (copied / "certificates").iterdir()} == {0o600}
+    before = {path: path.read_bytes() for path in (copied / "certificates").iterdir()}
+    again = subprocess.run(
+        ["sh", "tls/certificates.sh", "certificates", "h"], cwd=copied, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 1
+    assert "certificates/ca.key is there: choose another directory" in again.stderr
+    assert {path: path.read_bytes() for path in (copied / "certificates").iterdir()} == before
