@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,8 @@ from scalable_kpca.engine.settings import BACKENDS, ClusterSettings
 from scalable_kpca.errors import ClusterError, ConfigError, KernelPCAError
 
 __all__ = ["started"]
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -35,12 +38,25 @@ def started(settings: ClusterSettings) -> Iterator[Any]:
     start = _class_of(path, extra)
     with _named(f"{path}({', '.join(settings.options)})"):
         cluster = start(**settings.options)
-    with cluster:
+    with _ended(cluster, path):
         with _named(f"the cluster of {path}"):
             _scale(cluster, settings)
             client = Client(cluster, set_as_default=False)
         with client:
             yield client
+
+
+@contextmanager
+def _ended(cluster: Any, path: str | None) -> Iterator[None]:
+    """End a cluster; what goes wrong by then is a warning, since the run is done or has an error of its own."""
+    try:
+        yield
+    finally:
+        try:
+            cluster.close()
+        except Exception as error:  # of any library, also an assertion
+            reason = str(error) or type(error).__name__
+            logger.warning("%s", f"the cluster of {path} could not be ended ({reason}); see that nothing of it is left")
 
 
 def _scale(cluster: Any, settings: ClusterSettings) -> None:
@@ -55,8 +71,10 @@ def _scale(cluster: Any, settings: ClusterSettings) -> None:
 
     async def is_scaled() -> None:
         await cluster
+        for worker in list(cluster.workers.values()):
+            await worker  # one that could not be handed in is tried again, and says why
 
-    if isinstance(cluster, SpecCluster):  # it hands its jobs in meanwhile, and would only log that they are refused
+    if isinstance(cluster, SpecCluster):  # it starts them meanwhile, and would only log that it could not
         cluster.sync(is_scaled)
 
 
