@@ -62,6 +62,17 @@ class Engine(ABC):
         if self._listener is not None:
             self._listener(Event(stage, done, total))
 
+    def workers(self) -> list[dict[str, Any]]:
+        """What each worker process has done so far for this engine: none where tasks run in this process.
+
+        Returns
+        -------
+        list of dict
+            ``address``, ``host``, ``threads``, ``tasks``, and ``seconds`` in which these ran, of all threads together.
+            Of workers that are gone nothing is known.
+        """
+        return []
+
     def row_blocks(self, array: Any) -> Iterator[Any]:
         """Row blocks of a dask array as numpy arrays, one after another: a block at a time is in memory."""
         for i in range(array.numblocks[0]):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import platform
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from scalable_kpca.engine.asking import within
+from scalable_kpca.engine.asking import ask_workers, within
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
 from scalable_kpca.engine.preflight import libraries_digest, versions
 from scalable_kpca.engine.settings import STALL_SECONDS
@@ -20,7 +23,10 @@ from scalable_kpca.faults import attempt
 
 __all__ = ["ClusterEngine"]
 
+logger = logging.getLogger(__name__)
+
 LAST_SECONDS = 10.0  # for a scheduler to answer then
+MOST_TALLIES = 64
 LOOK_SECONDS = 1.0  # between two looks at whether there is still a scheduler
 
 
@@ -44,7 +50,7 @@ class ClusterEngine(Engine):
         self._client, self._stall = client, stall
         self._address = str(client.scheduler.address)
         self.is_local = self._address.startswith("inproc://") or "://127.0.0.1:" in self._address
-        self._libraries = libraries_digest()
+        self._libraries, self._token = libraries_digest(), uuid.uuid4().hex
         try:
             within(client, stall, client.register_plugin, _blas_plugin(), "scalable-kpca-blas")
         except TimeoutError as error:
@@ -66,7 +72,7 @@ class ClusterEngine(Engine):
 
         count = self._counting(stage, weights, progress)
         try:
-            tasks = self._attempted(graph, _attempt_alike, self._libraries)
+            tasks = self._attempted(graph, _attempt_alike, self._token, self._libraries)
             futures = self._client.get(tasks, [*outputs, *keep], sync=False)
             self._wait(stage, dict(zip(futures, outputs, strict=False)), count)
             values = self._gathered(stage, futures[: len(outputs)])
@@ -91,6 +97,16 @@ class ClusterEngine(Engine):
             ) from error
         count.rest()
         return list(values), list(futures[len(outputs) :])
+
+    def workers(self) -> list[dict[str, Any]]:
+        try:
+            return [
+                {"address": address, **answer}
+                for address, answer in sorted(ask_workers(self._client, LAST_SECONDS, _tally, self._token).items())
+            ]
+        except ClusterError as error:  # the work is done, and this is said of it where it can be
+            logger.warning("%s", str(error))
+            return []
 
     def _wait(self, stage: str, outputs: Mapping[Any, Key], count: Callable[[Key], None]) -> None:
         """Return when every output is there, one has failed, or the scheduler is gone; count them as they come."""
@@ -131,7 +147,7 @@ class ClusterEngine(Engine):
         )
 
 
-def _attempt_alike(libraries: str, task: Callable[..., Any], *arguments: Any) -> Any:
+def _attempt_alike(token: str, libraries: str, task: Callable[..., Any], *arguments: Any) -> Any:
     """A task on a worker, which may have joined after all others were asked for their versions."""
     if libraries_digest() != libraries:
         own = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -139,7 +155,39 @@ def _attempt_alike(libraries: str, task: Callable[..., Any], *arguments: Any) ->
             f"a worker on {platform.node()} has joined with other libraries than this run ({own}); end it, or give it "
             "the same environment, and run again: nothing finished is done twice."
         )
-    return attempt(task, *arguments)
+    started = time.perf_counter()
+    try:
+        return attempt(task, *arguments)
+    finally:
+        _tally_of(token).add(time.perf_counter() - started)
+
+
+class _Tally:
+    """Tasks of one engine on this worker."""
+
+    def __init__(self) -> None:
+        self.tasks, self.seconds, self._lock = 0, 0.0, threading.Lock()
+
+    def add(self, seconds: float) -> None:
+        """Count a task."""
+        with self._lock:
+            self.tasks, self.seconds = self.tasks + 1, self.seconds + seconds
+
+
+_tallies: dict[str, _Tally] = {}  # by engine, the last ones
+
+
+def _tally_of(token: str) -> _Tally:
+    if token not in _tallies and len(_tallies) >= MOST_TALLIES:
+        _tallies.pop(next(iter(_tallies)), None)  # of a worker that has been there for long
+    return _tallies.setdefault(token, _Tally())
+
+
+def _tally(token: str, dask_worker: Any = None) -> dict[str, Any]:
+    """What this worker has done for an engine; `distributed` fills in the worker."""
+    found = _tally_of(token)
+    threads = int(dask_worker.state.nthreads)
+    return {"host": platform.node(), "threads": threads, "tasks": found.tasks, "seconds": round(found.seconds, 3)}
 
 
 def _blas_plugin() -> Any:

@@ -33,7 +33,9 @@ __all__ = ["run_description", "write_results"]
 Vector = NDArray[np.float64]
 
 
-def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds: float) -> None:
+def write_results(
+    prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds: float, workers: list[dict[str, Any]]
+) -> None:
     """Write every result of a run that is not committed; what an earlier attempt left is replaced."""
     for name in RESULTS:
         remove_tree(run.path / name)
@@ -46,7 +48,7 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
         write_profile(run.path, prepared.source, found, score_bins(model.training_scores, beside.get(NOVELTY)))
     write_json(run.path / "metrics.json", metrics(fit.model))
     counts = fit.build_counts
-    description = run_description(prepared.config, prepared.fingerprint, seconds)
+    description = run_description(prepared.config, prepared.fingerprint, seconds, workers)
     description |= {
         "plan": prepared.plan.to_json(),
         "tiles": {"computed": counts.computed, "read": counts.read, "repaired": counts.repaired},
@@ -57,8 +59,8 @@ def write_results(prepared: Prepared, run: RunDirectory, fit: ExactFit, seconds:
     write_json(run.path / "run.json", description)
 
 
-def run_description(config: Config, fingerprint: str, seconds: float) -> dict[str, Any]:
-    """What every run says of itself: what was asked for, when, where, with which libraries.
+def run_description(config: Config, fingerprint: str, seconds: float, workers: list[dict[str, Any]]) -> dict[str, Any]:
+    """What every run says of itself: what was asked for, when, where, with which libraries and by which workers.
 
     The peak of memory is that of this process since it began: of worker processes it knows nothing.
     """
@@ -70,6 +72,7 @@ def run_description(config: Config, fingerprint: str, seconds: float) -> dict[st
         "peak_memory": peak_memory(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "host": platform.node(),
+        "workers": workers,
         "versions": {
             name: installed_version(name) for name in ("scalable-kpca", "dask", "numpy", "scipy", "zarr", "pyarrow")
         },

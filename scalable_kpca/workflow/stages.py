@@ -154,8 +154,9 @@ def _make(
             write_streamed(prepared, run, streamed, engine, time.perf_counter() - started)
             return streamed
         fit = _fit(prepared, run, found or copy_rows(prepared, run, engine), engine)
+        workers = engine.workers()
     writer.require()
-    write_results(prepared, run, fit, time.perf_counter() - started)
+    write_results(prepared, run, fit, time.perf_counter() - started, workers)
     return fit
 
 

@@ -111,7 +111,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     residual = max(certificate.relative_residual, hidden)
     write_json(run.path / "ledger.json", Ledger(prepared.fingerprint, residual, partitions).to_json())
     write_json(run.path / "metrics.json", metrics(model))
-    description = run_description(prepared.config, prepared.fingerprint, seconds)
+    description = run_description(prepared.config, prepared.fingerprint, seconds, engine.workers())
     landmarks = {"method": fit.landmarks.method, "passes": fit.landmarks.n_passes, "note": fit.landmarks.note}
     description |= {"plan": plan.to_json(), "landmarks": landmarks, "resumed_spans": fit.resumed_spans}
     write_json(run.path / "run.json", description)

@@ -288,12 +288,13 @@ def _make(
         model = _solve(before, run, sums)
         health.judge_scores(_write_scores(before, run, source, list(fresh), model, engine, contributions, health))
         check_unchanged(before.run, model, added)
+        workers = engine.workers()
     link_contributions(before.run, run, before.ledger.without(withdrawn).partitions)
     write_json(run.path / "ledger.json", ledger.to_json())
     drift = {path: ratio if math.isfinite(ratio) else None for path, ratio in ledger.drift(added).items()}
     write_json(run.path / "metrics.json", metrics(model) | {"drift": drift, "health": health.to_json()})
     health.keep(run.path)
-    description = run_description(config, run.fingerprint, time.perf_counter() - started)
+    description = run_description(config, run.fingerprint, time.perf_counter() - started, workers)
     description |= {"previous": before.run.fingerprint, "base": ledger.base, "added": [part.path for part in added]}
     description |= {"withdrawn": [part.path for part in withdrawn], "resumed_spans": contributions.resumed_spans}
     write_json(run.path / "run.json", description)
