@@ -1,0 +1,32 @@
+"""A run says which workers have done how much of it."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+import pytest
+
+from tests.cluster.processes import Cluster, skpca
+from tests.recovery.jobs import JOBS, latest_run, write_job
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ["tiles in memory, ARPACK", "Nyström"])
+def test_each_worker_says_how_many_tasks_it_had(tmp_path, name):
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(2)
+        section = {"kind": "address", "address": cluster.address, "wait_for": 2}
+        done = skpca("run", write_job(tmp_path, JOBS[name], cluster=section))
+    assert done.returncode == 0, done.stderr
+    workers = json.loads((latest_run(tmp_path / "out") / "run.json").read_text())["workers"]
+    assert [worker["address"].partition("//127.0.0.1:")[0] for worker in workers] == ["tcp:", "tcp:"]
+    assert {(worker["host"], worker["threads"]) for worker in workers} == {(platform.node(), 1)}
+    assert sum(worker["tasks"] for worker in workers) > 4
+    assert all((worker["seconds"] > 0) == (worker["tasks"] > 0) for worker in workers)
+
+
+def test_a_run_in_one_process_names_no_workers(tmp_path):
+    assert skpca("run", write_job(tmp_path, JOBS["stored tiles, LAPACK"])).returncode == 0
+    assert json.loads((latest_run(tmp_path / "out") / "run.json").read_text())["workers"] == []
