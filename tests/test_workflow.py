@@ -31,6 +31,7 @@ from scalable_kpca.workflow import checks, planned, stages
 from scalable_kpca.workflow.checks import check_budget, journal_bytes
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.doctor import examine_machine
+from scalable_kpca.workflow.engines import settings_of
 from scalable_kpca.workflow.inspect import verify_output
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import load_config
@@ -676,7 +677,7 @@ def test_scheduler_without_workers_exits_69_after_the_time_to_wait(tmp_path):
     assert finished.returncode == 69
     assert f"the Dask scheduler at {address} has no worker after 0.5 s" in finished.stderr
     assert "Traceback" not in finished.stderr
-    assert Config.model_validate(settings()).cluster.wait == 30
+    assert settings_of(Config.model_validate(settings()).cluster).seconds == 30
 
 
 @pytest.mark.slow
