@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from scalable_kpca.engine import Engine
 from scalable_kpca.gram.products import TileCounts
-from scalable_kpca.gram.reductions import RowReduction, reduce_row
-from scalable_kpca.tiling import Tiling
+from scalable_kpca.gram.reductions import SegmentSum, add_runs
+from scalable_kpca.tiling import RUN_ROWS, Tiling
 
 __all__ = ["Gram", "PassResult", "assemble", "run_pass"]
 
@@ -110,8 +110,9 @@ def run_pass(
 
     Notes
     -----
-    The caller's thread sends and receives O(n·b) numbers. In flight are the products of the running tasks and one
-    partial sum of n·(b + 1) float64; no tile leaves the process that made it.
+    The caller's thread sends and receives O(n·b) numbers. In flight are the products of the running tasks and partial
+    sums of n·(b + 1) float64 in all; no tile leaves the process that made it. Each segment of rows has a sum of its
+    own, so that they are added on as many workers as there are segments. [docs/decisions/0025]
     """
     name = engine.new_name("pass")
     if block is None:
@@ -122,18 +123,22 @@ def run_pass(
     graph: dict[Any, Any] = dict(extra or {})
     for i in range(tiling.n_blocks):
         graph[f"{name}-vectors", i] = vectors[tiling.block(i)]
+    segments = tiling.segments(max(tiles_per_task, RUN_ROWS // tiling.tile_rows))
     for i in range(tiling.n_blocks):
-        runs = []
+        runs = {}
         for columns in tiling.runs(i, tiles_per_task):
             key = (f"{name}-run", i, columns.start)
             sides = [(f"{name}-vectors", j) for j in (i, *columns)]
             graph[key] = (*run_task(i, columns), *sides)
-            runs.append(key)
-        before = (f"{name}-row", i - 1) if i else None
-        graph[f"{name}-row", i] = (reduce_row, before, *runs)
-        graph[f"{name}-finished", i] = (_finished, (f"{name}-row", i))
-    last = (f"{name}-row", tiling.n_blocks - 1)
-    graph[f"{name}-totals"] = (_totals, last)
+            runs[key] = columns
+        for segment in segments:
+            if i < segment.stop:
+                key, before = (f"{name}-sum", i, segment.start), (f"{name}-sum", i - 1, segment.start) if i else None
+                graph[key] = (add_runs, before, i in segment, *_parts(tiling, runs, i, segment))
+            if i in segment:
+                graph[f"{name}-finished", i] = (_finished, key)
+    lasts = [(f"{name}-sum", segment.stop - 1, segment.start) for segment in segments]
+    graph[f"{name}-totals"] = (_totals, *lasts)
     weights = {(f"{name}-finished", i): tiling.n_blocks - i for i in range(tiling.n_blocks)}
     values, kept = engine.run(graph, [*weights, f"{name}-totals"], keep=keep, stage=stage, weights=weights)
     product = np.concatenate(values[:-1])
@@ -154,9 +159,25 @@ def assemble(
     return array
 
 
-def _finished(row: RowReduction) -> Matrix:
+def _parts(tiling: Tiling, runs: Mapping[Any, range], i: int, segment: range) -> tuple[Any, ...]:
+    """Rows of each run of block row i that lie in a segment, and the runs: all of them where the row lies there too."""
+    parts = {}
+    for key, columns in runs.items():
+        first, stop = (tiling.block(max(j, i + 1)).start for j in (columns.start, columns.stop))
+        above, below = (tiling.block(j).start for j in (segment.start, segment.stop))
+        part = slice(*(min(max(row, first), stop) - first for row in (above, below)))
+        if i in segment or part.start < part.stop:
+            parts[key] = part
+    return tuple(parts.values()), *parts
+
+
+def _finished(row: SegmentSum) -> Matrix | None:
     return row.finished
 
 
-def _totals(row: RowReduction) -> tuple[float, float, TileCounts]:
-    return row.squared_norm, row.error, row.counts
+def _totals(*lasts: SegmentSum) -> tuple[float, float, TileCounts]:
+    """Of the segments, each after its last block row."""
+    counts = TileCounts()
+    for last in lasts:
+        counts += last.counts
+    return sum(last.squared_norm for last in lasts), max(last.error for last in lasts), counts

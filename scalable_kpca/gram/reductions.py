@@ -1,9 +1,9 @@
-"""Sums over tiles: a run is one task, block rows are added in a fixed order."""
+"""Sums over tiles: a run is one task; what runs give to a segment of rows is added block row by block row, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.gram.products import TileCounts, TileProduct
 
-__all__ = ["RowReduction", "RunProduct", "multiply_run", "reduce_row"]
+__all__ = ["RunProduct", "SegmentSum", "add_runs", "multiply_run"]
 
 Matrix = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]  # vectors, in the dtype of the arithmetic
@@ -42,24 +42,24 @@ class RunProduct:
 
 
 @dataclass(frozen=True)
-class RowReduction:
-    """State of a pass after block rows 0 … i: what is finished, and what later rows still add to.
+class SegmentSum:
+    """What block rows 0 … i give to a segment of neighbouring blocks.
 
     Attributes
     ----------
-    finished : ndarray of shape (t_i, b), float64
-        Rows of K W in block i.
-    rest : ndarray of shape (rows below block i, b), float64
+    finished : ndarray of shape (t_i, b), float64, or None
+        Rows of K W in block i, where it belongs to the segment.
+    rest : ndarray of shape (rows of the segment below block i, b), float64
         Contributions to them so far.
     squared_norm, error, counts
-        As in `RunProduct`, so far.
+        As in `RunProduct`, of the block rows so far that belong to the segment.
     """
 
-    finished: Matrix
+    finished: Matrix | None
     rest: Matrix
-    squared_norm: float
-    error: float
-    counts: TileCounts
+    squared_norm: float = 0.0
+    error: float = 0.0
+    counts: TileCounts = field(default_factory=TileCounts)
 
 
 def multiply_run(
@@ -82,21 +82,37 @@ def multiply_run(
     )
 
 
-def reduce_row(before: RowReduction | None, *runs: RunProduct) -> RowReduction:
-    """Add the runs of one block row, in order of their columns, to what the rows above have contributed.
+def add_runs(
+    before: SegmentSum | None, finishes: bool, parts: tuple[slice[int, int, None], ...], *runs: RunProduct
+) -> SegmentSum:
+    """Add runs of one block row, in order of their columns, to what the rows above have given to a segment.
 
+    Parameters
+    ----------
+    before : SegmentSum, optional
+        None in the first block row.
+    finishes : bool
+        Whether the block row belongs to the segment: `runs` are all of its runs then.
+    parts : tuple of slice
+        Rows of each run's `column_part` that lie in the segment.
+    *runs : RunProduct
+
+    Notes
+    -----
     The order of additions is fixed by the plan alone, so the sums have the same bits whichever task ends first.
     """
-    columns = np.concatenate([run.column_part for run in runs])
+    added = np.concatenate([run.column_part[part] for run, part in zip(runs, parts, strict=True)])
+    if not finishes:
+        return SegmentSum(None, added if before is None else before.rest + added)
     length = len(runs[0].row_part)
     if before is None:
-        finished, rest = runs[0].row_part, columns
+        finished, rest = runs[0].row_part, added
         norm, error, counts, later = 0.0, 0.0, TileCounts(), runs[1:]
     else:
-        finished, rest = before.rest[:length], before.rest[length:] + columns
+        finished, rest = before.rest[:length], before.rest[length:] + added
         norm, error, counts, later = before.squared_norm, before.error, before.counts, runs
     for run in later:
         finished = finished + run.row_part
     for run in runs:
         norm, error, counts = norm + run.squared_norm, max(error, run.error), counts + run.counts
-    return RowReduction(finished, rest, norm, error, counts)
+    return SegmentSum(finished, rest, norm, error, counts)

@@ -22,6 +22,7 @@ from scalable_kpca.tiling.sizes import (
     PROBE_BYTES,
     PROCESS_BYTES,
     RANDOM_COLUMNS,
+    RUN_ROWS,
     SQUARE_ARRAYS,
     arpack_vectors,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "PROBE_BYTES",
     "PROCESS_BYTES",
     "RANDOM_COLUMNS",
+    "RUN_ROWS",
     "SOLVERS",
     "SQUARE_ARRAYS",
     "WAVE",

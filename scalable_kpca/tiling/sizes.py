@@ -21,6 +21,7 @@ __all__ = [
     "PROBE_BYTES",
     "PROCESS_BYTES",
     "RANDOM_COLUMNS",
+    "RUN_ROWS",
     "SMALL_BLOCK",
     "START_LANDMARKS",
     "Job",

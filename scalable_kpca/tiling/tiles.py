@@ -62,6 +62,10 @@ class Tiling:
             for j in range(i, self.n_blocks):
                 yield i, j
 
+    def segments(self, width: int) -> list[range]:
+        """Blocks in segments of at most `width`: what one sum over the block rows is for."""
+        return [range(start, min(start + width, self.n_blocks)) for start in range(0, self.n_blocks, width)]
+
     def runs(self, i: int, width: int) -> Iterator[range]:
         """Columns of block row i in runs of at most `width` tiles: one run is one task."""
         for start in range(i, self.n_blocks, width):
