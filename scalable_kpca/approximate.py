@@ -113,7 +113,7 @@ def fit_nystroem(
     """
     check_choice("indefinite", indefinite, ("error", "clip"))
     basis = build_basis(kernel, landmarks.rows, plan.dtype, n_samples=plan.n_samples, indefinite=indefinite)
-    sums, resumed = accumulate_spans(spans, basis, plan.batch_rows, engine, checkpoint=checkpoint)
+    sums, resumed = accumulate_spans(spans, basis, plan.batch_rows, engine, checkpoint=checkpoint, wave=plan.sum_wave)
     model = solve_model(
         basis,
         sums,
@@ -147,6 +147,7 @@ def plan_joining(
     *,
     memory_limit: int,
     n_threads: int,
+    n_workers: int = 1,
     resident_bytes: int = 0,
     is_run: bool = False,
 ) -> NystroemPlan:
@@ -162,6 +163,7 @@ def plan_joining(
         dtype=model.dtype,
         memory_limit=memory_limit,
         n_threads=n_threads,
+        n_workers=n_workers,
         resident_bytes=resident_bytes,
         is_run=is_run,
     )
@@ -178,7 +180,7 @@ def sums_of_joining(
 ) -> tuple[Accumulators, int]:
     """Sums over rows that join a model, which must be finite, and how many spans a checkpoint had done already."""
     look(engine, spans, n_features=model.n_features, names=names, batch_rows=plan.batch_rows)
-    return accumulate_spans(spans, model.basis, plan.batch_rows, engine, checkpoint=checkpoint)
+    return accumulate_spans(spans, model.basis, plan.batch_rows, engine, checkpoint=checkpoint, wave=plan.sum_wave)
 
 
 def merge(

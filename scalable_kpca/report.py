@@ -48,7 +48,7 @@ def plan_lines(plan: Plan | NystroemPlan) -> list[str]:
         "home": plan.gram,
         "solver": plan.solver,
         "passes": f"about {plan.expected_passes}, {plan.n_tasks} tasks of ≤ {plan.tiles_per_task} tiles each",
-        "threads": str(plan.n_threads) + (f" in each of {plan.n_workers} processes" if plan.n_workers > 1 else ""),
+        "threads": _threads(plan),
         "time": format_duration(plan.seconds),
         "memory": f"at most {format_bytes(plan.peak_memory)} of {format_bytes(plan.memory_limit)} allowed",
         "disk": f"{format_bytes(plan.disk_bytes)} of tiles",
@@ -63,11 +63,15 @@ def _nystroem_plan(plan: NystroemPlan) -> list[str]:
         "landmarks": f"{plan.n_landmarks}, {plan.landmarks}; kernel values in {plan.dtype}",
         "spans": f"{plan.n_spans} of about {plan.span_rows} rows, {plan.batch_rows} at a time",
         "reads": f"about {plan.row_passes} of all rows, {plan.kernel_values:.3g} kernel values",
-        "threads": str(plan.n_threads),
+        "threads": _threads(plan),
         "time": format_duration(plan.seconds),
         "memory": f"at most {format_bytes(plan.peak_memory)} of {format_bytes(plan.memory_limit)} allowed",
     }
     return _listed(facts, plan.reasons)
+
+
+def _threads(plan: Plan | NystroemPlan) -> str:
+    return str(plan.n_threads) + (f" in each of {plan.n_workers} processes" if plan.n_workers > 1 else "")
 
 
 def _wanted(n_components: int) -> str:

@@ -62,6 +62,24 @@ def test_one_to_four_threads_have_the_same_tasks_and_rates_change_none():
     assert (bare.span_rows, bare.peak_memory) == (planned().span_rows, planned().peak_memory)
 
 
+def test_four_tasks_at_a_time_are_the_same_in_any_number_of_processes():
+    found = [planned(n_jobs=threads, n_workers=workers) for threads, workers in ((4, 1), (2, 2), (1, 4), (1, 1))]
+    assert len({(each.span_rows, each.batch_rows, each.sum_wave) for each in found}) == 1
+
+
+def test_many_workers_get_tasks_for_all_their_threads_as_far_as_memory_goes():
+    few, many = (planned(10**9, n_jobs=4, n_workers=workers, memory_limit="16GiB") for workers in (1, 100))
+    assert many.n_spans >= 2 * many.n_parallel == 800
+    assert many.sum_wave >= 800 > few.sum_wave
+    assert few.score_wave < many.score_wave <= 800
+    assert many.peak_memory <= 16 * 2**30
+    assert many.seconds < few.seconds / 20
+    assert "4 in each of 100 processes" in "\n".join(plan_lines(many))
+    tight = planned(10**9, n_jobs=4, n_workers=100, memory_limit="2GiB")
+    assert tight.peak_memory <= 2 * 2**30
+    assert tight.score_wave < many.score_wave
+
+
 @pytest.mark.parametrize(("n", "memory", "method"), [
     (20_000, "1GiB", "exact"),
     (100_000, "1GiB", "exact"),

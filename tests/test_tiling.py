@@ -17,6 +17,7 @@ from scalable_kpca.tiling.sizes import (
     MOST_TASKS,
     PROCESS_BYTES,
     RUN_ROWS,
+    SCHEDULED_ENTRIES,
     TASKS_A_THREAD,
     run_width,
 )
@@ -86,6 +87,18 @@ def test_tasks_are_few_enough_to_schedule_and_enough_for_every_thread(n_samples,
 @given(st.integers(1, 3_000_000), st.integers(1, 4096))
 def test_one_to_four_threads_run_the_same_tasks(n_samples, tile_rows):
     assert len({run_width(n_samples, tile_rows, n_threads) for n_threads in (1, 2, 3, 4)}) == 1
+
+
+@given(st.integers(1, 10_000_000), st.sampled_from([512, 1024, 4096]), st.integers(1, 8), st.integers(1, 1000))
+def test_processes_are_never_given_more_tasks_than_their_scheduler_deals_with_while_they_work(n, t, threads, workers):
+    tiling, width = Tiling(n, t), run_width(n, t, threads, workers)
+    tasks, parallel = tiling.n_tasks(width), threads * workers
+    dealing, working = tasks * SCHEDULED_ENTRIES, tiling.n_entries / parallel
+    # or as few as four threads, or one for each thread, or one for each block row
+    if workers > 1 and parallel > FEWEST_THREADS:
+        assert dealing <= 1.1 * working or tasks <= max(TASKS_A_THREAD * FEWEST_THREADS, parallel, tiling.n_blocks)
+    elif parallel <= FEWEST_THREADS:
+        assert width == run_width(n, t, 1)
 
 
 def test_a_task_of_the_largest_tiles_is_half_a_second_of_work():

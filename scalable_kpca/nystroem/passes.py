@@ -30,6 +30,7 @@ def accumulate_spans(
     engine: Engine,
     *,
     checkpoint: SumsCheckpoint | None = None,
+    wave: int = WAVE,
     stage: str = "accumulate",
 ) -> tuple[Accumulators, int]:
     """Sums over all rows, added in the order of the spans, and how many spans a checkpoint had done already.
@@ -38,7 +39,7 @@ def accumulate_spans(
     """
     first, total = checkpoint.load(basis) if checkpoint else (0, Accumulators.zero(basis))
     waves = reduce_spans(
-        engine, spans, accumulate, basis, batch_rows, add=Accumulators.__add__, stage=stage, first=first
+        engine, spans, accumulate, basis, batch_rows, add=Accumulators.__add__, stage=stage, wave=wave, first=first
     )
     for done, part in waves:
         total += part

@@ -17,11 +17,11 @@ from scalable_kpca.tiling import NystroemPlan, Plan, check_choice, nominal_rates
 
 __all__ = ["ALGORITHM_VERSION", "gram_fingerprint", "plan"]
 
-ALGORITHM_VERSION = 4  # raised whenever the same plan would give other bits
+ALGORITHM_VERSION = 5  # raised whenever the same plan would give other bits
 
 AUTO_SECONDS = 1800  # of an exact fit by nominal rates: beyond, method="auto" is Nyström
 LARGE_SECONDS = 60  # by the rates at hand: from there on seconds of measuring are worth it
-_STREAMED = ("dtype", "memory_limit", "n_threads", "resident_bytes", "is_run")
+_STREAMED = ("dtype", "memory_limit", "n_threads", "n_workers", "resident_bytes", "is_run")
 GUESS = "seconds are a guess: this machine is not calibrated, `skpca plan CONFIG --calibrate` measures it"
 
 

@@ -22,6 +22,7 @@ PROCESS_SECONDS = 1.5  # until a new process has imported what `skpca run` needs
 ARPACK_PASSES = (30, 2)  # and for each component: 36 for 3 of them, 50 for 10, 94 for 30
 PROBE_PASSES = 8  # of a block that looks for what ARPACK missed: 4 to 9
 LANCZOS_SHARE = 0.1  # of the time of LAPACK: few pairs of a formed matrix, and the factorisation that proves them
+SCHEDULER_SECONDS = 1.3e-3  # of one task of worker processes, measured on passes of 10 000 of them
 POWER_PASSES = {"float32": 15, "float64": 20}
 
 
@@ -67,7 +68,7 @@ def pass_seconds(
     Notes
     -----
     n²/2 entries are evaluated or fetched, and multiplied in both directions. Threads share them; the last task may
-    keep one thread busy while the others are done.
+    keep one thread busy while the others are done. Of several processes none is faster than their scheduler.
     """
     n, tiling = job.n_samples, Tiling(job.n_samples, tile_rows)
     entries, product = n * n / 2, rates.product(job.product_dtype)
@@ -79,10 +80,13 @@ def pass_seconds(
         busy += rates.fold * tiling.n_blocks * (n * job.n_features + tile_rows * job.n_features)
     if first and home == "memory":
         busy += rates.keep * entries * job.itemsize
-    n_tasks = tiling.n_tasks(run_width(n, tile_rows, job.n_parallel))
+    n_tasks = tiling.n_tasks(run_width(n, tile_rows, job.n_threads, job.n_workers))
     share = 1 / job.n_parallel
     disk = _disk_seconds(stored_bytes(job, home, tile_rows), rates, writing=first)
-    return busy * (share + (1 - share) / n_tasks) + disk + rates.task * n_tasks
+    working = busy * (share + (1 - share) / n_tasks)
+    if job.n_workers > 1:
+        working = max(working, SCHEDULER_SECONDS * n_tasks)
+    return working + disk + rates.task * n_tasks
 
 
 def solver_seconds(job: Job, rates: MachineRates) -> float:

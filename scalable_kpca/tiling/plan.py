@@ -195,7 +195,7 @@ def plan_exact(
     alternatives = compare(job, home, t, limits, n_components, gram=gram, solver=solver, alone=not compares)
     if rates is None:
         alternatives = tuple(replace(alternative, seconds=None) for alternative in alternatives)
-    tiling, width = Tiling(job.n_samples, t), run_width(job.n_samples, t, job.n_parallel)
+    tiling, width = Tiling(job.n_samples, t), run_width(job.n_samples, t, job.n_threads, job.n_workers)
     return Plan(
         n_samples=job.n_samples,
         n_features=job.n_features,

@@ -55,6 +55,8 @@ RUN_ROWS = 32_768  # tiles of a run, side by side: 2²⁷ entries of the largest
 TASKS_A_THREAD = 8  # at least, so that no thread waits long for the last one
 FEWEST_THREADS = 4  # that are planned for: one to four threads run the same tasks, and add in the same order
 MOST_TASKS = 10_000  # a pass: a scheduler keeps them all in memory
+# That a thread evaluates while a scheduler of worker processes deals with one task: `SCHEDULER_SECONDS` at 0.25 G/s.
+SCHEDULED_ENTRIES = 325_000
 
 # Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
 # measured at 180 to 215 MiB.
@@ -146,18 +148,23 @@ def tile_candidates(n_samples: int, n_features: int) -> Iterator[int]:
         n_blocks += max(1, n_blocks // 4)
 
 
-def run_width(n_samples: int, tile_rows: int, n_threads: int) -> int:
+def run_width(n_samples: int, tile_rows: int, n_threads: int, n_workers: int = 1) -> int:
     """Tiles of a task: as many as make it worth scheduling, as few as keep every thread busy to the end.
 
     Notes
     -----
     Up to `RUN_ROWS` rows side by side; fewer when that leaves less than `TASKS_A_THREAD` tasks a thread; more when a
-    pass would have more than `MOST_TASKS`. At n = 100 000 on two threads: 8 tiles of 4000 rows, 52 tasks a pass.
+    pass would have more than `MOST_TASKS`, or so many that workers would wait for their scheduler, which deals with one
+    task after another. At n = 100 000 on two threads: 8 tiles of 4000 rows, 52 tasks a pass.
     """
-    tiling = Tiling(n_samples, tile_rows)
+    tiling, n_parallel = Tiling(n_samples, tile_rows), max(n_threads * n_workers, FEWEST_THREADS)
+    n_most = MOST_TASKS
+    if n_workers > 1 and n_parallel > FEWEST_THREADS:
+        dealt = n_samples**2 // 2 // (n_parallel * SCHEDULED_ENTRIES)
+        n_most = min(MOST_TASKS, max(TASKS_A_THREAD * FEWEST_THREADS, n_parallel, dealt))
     widest = min(tiling.n_blocks, max(1, RUN_ROWS // tile_rows))
     # the number of tasks falls as runs get wider
-    enough, most = -TASKS_A_THREAD * max(n_threads, FEWEST_THREADS), -MOST_TASKS
+    enough, most = -TASKS_A_THREAD * n_parallel, -n_most
     balanced = bisect_right(range(1, widest + 1), enough, key=lambda width: -tiling.n_tasks(width))
     schedulable = bisect_left(range(1, tiling.n_blocks), most, key=lambda width: -tiling.n_tasks(width)) + 1
     return max(1, balanced, schedulable)
@@ -241,7 +248,7 @@ def _pass_bytes(job: Job, tile_rows: int) -> int:
     t = min(tile_rows, job.n_samples)
     rows = 2 * t * (job.n_features + 2) * 8 * 3  # both sides: as read, in float64, folded
     # of a run: each tile's products with rows and with columns, and the latter once more under one another
-    width = run_width(job.n_samples, tile_rows, job.n_parallel)
+    width = run_width(job.n_samples, tile_rows, job.n_threads, job.n_workers)
     products = 3 * min(width * t, job.n_samples) * job.pass_columns * 8 if width > 1 else 0
     return rows + _strip_bytes(t) + products
 

@@ -21,9 +21,11 @@ class NystroemPlan:
         How they are chosen.
     dtype : str
         Of the kernel values with landmarks.
-    batch_rows, span_rows, n_spans, score_wave, n_threads : int
-        Rows that a task reads at a time, rows of a task and their number (of sources that are cut into spans), tasks
-        whose scores are in memory together, tasks at the same time.
+    batch_rows, span_rows, n_spans, n_threads, n_workers : int
+        Rows that a task reads at a time, rows of a task and their number (of sources that are cut into spans),
+        concurrent tasks of a process, processes.
+    sum_wave, score_wave : int
+        Tasks whose sum is one step of a checkpoint, tasks whose scores are in memory together.
     row_passes : int
         Reads of the rows: the first look, those of the landmark method, the sums, the scores.
     kernel_values : int
@@ -45,14 +47,21 @@ class NystroemPlan:
     batch_rows: int
     span_rows: int
     n_spans: int
+    sum_wave: int
     score_wave: int
     n_threads: int
+    n_workers: int
     row_passes: int
     kernel_values: int
     peak_memory: int
     memory_limit: int
     seconds: float | None
     reasons: tuple[str, ...]
+
+    @property
+    def n_parallel(self) -> int:
+        """Tasks at the same time, in all processes."""
+        return self.n_threads * self.n_workers
 
     @property
     def method(self) -> str:

@@ -21,6 +21,7 @@ BATCH_ROWS = 2048  # at most
 SMALLEST_SPAN, LARGEST_SPAN = 8192, 262_144  # rows of a task: half a second of work, and what a large row group allows
 SCORE_BYTES = tuple(2**power for power in range(28, 21, -1))  # that the scores of two tasks a thread may take, tried
 SPANS_A_THREAD = 2  # at least: fewer and larger ones decode less of a large row group in vain
+TASKS_IN_TURN = 2  # that are given out for each thread of all processes: one runs, one is next
 DECODE_BYTES = 64 * 2**20  # of a task that reads a file: pages and dictionaries of all columns, and what is kept freed
 PIVOT_ROUNDS = 10  # passes of randomly pivoted Cholesky: 5 to 16
 
@@ -35,6 +36,7 @@ def plan_nystroem(
     dtype: str = "auto",
     memory_limit: int,
     n_threads: int,
+    n_workers: int = 1,
     resident_bytes: int = 0,
     rates: MachineRates | None = None,
     is_run: bool = False,
@@ -55,7 +57,8 @@ def plan_nystroem(
         Of kernel values; ``"auto"`` as for tiles.
     memory_limit : int
         Peak of the whole process, bytes.
-    n_threads : int
+    n_threads, n_workers : int
+        Tasks at the same time in a process; processes, of which each keeps to `memory_limit`.
     resident_bytes : int
         Of the caller's rows that stay in memory.
     rates : MachineRates, optional
@@ -65,7 +68,7 @@ def plan_nystroem(
     Returns
     -------
     NystroemPlan
-        Spans and batches do not depend on the number of threads up to four, nor on rates: the same bits.
+        Spans, batches and sums do not depend on the number of tasks at a time up to four, nor on rates: the same bits.
 
     Raises
     ------
@@ -98,8 +101,10 @@ def plan_nystroem(
         batch_rows=rows_of_batch(n_features),
         span_rows=0,
         n_spans=0,
+        sum_wave=max(WAVE, TASKS_IN_TURN * n_threads * check_whole("n_workers", n_workers)),
         score_wave=0,
         n_threads=n_threads,
+        n_workers=n_workers,
         row_passes=3 + rounds,
         kernel_values=2 * n_samples * m + rounds * n_samples * m // 2 + m * m,
         peak_memory=0,
@@ -133,17 +138,21 @@ def _cut(plan: NystroemPlan, fixed: Fixed) -> NystroemPlan:
     threads get the same ones, which decide the bits of the sums: those that are right for four.
     """
     threads = max(plan.n_threads, FEWEST_THREADS)
-    cuts = [_cut_to(replace(plan, n_threads=threads), fixed, room, 2 * threads) for room in SCORE_BYTES]
+    alike = replace(plan, n_threads=threads, n_workers=max(1, plan.n_parallel // threads))
+    cuts = [_cut_to(alike, fixed, room, TASKS_IN_TURN * threads) for room in SCORE_BYTES]
     limit = max(plan.memory_limit, min(cut.peak_memory for cut in cuts) * 17 // 16)
     rows = next(cut.span_rows for cut in cuts if cut.peak_memory <= limit)
-    waves = [max(2 * plan.n_threads, min(WAVE, room // (rows * score_bytes(plan)))) for room in (*SCORE_BYTES, 0)]
+    # this process has the scores of all others in its memory: of more of them, more, as far as its limit goes
+    rooms = sorted({*SCORE_BYTES, *(alike.n_workers * room for room in SCORE_BYTES), 0}, reverse=True)
+    most, least = max(WAVE, TASKS_IN_TURN * plan.n_parallel), TASKS_IN_TURN * plan.n_threads
+    waves = [max(least, min(most, room // (rows * score_bytes(plan)))) for room in rooms]
     tried = [_with_spans(plan, fixed, rows, wave) for wave in waves]
     return next((cut for cut in tried if cut.peak_memory <= plan.memory_limit), tried[-1])
 
 
 def _cut_to(plan: NystroemPlan, fixed: Fixed, room: int, wave: int) -> NystroemPlan:
     """The plan with spans so large that the scores of a wave of them fill the room, at most."""
-    enough, scored = plan.n_samples // (SPANS_A_THREAD * plan.n_threads), room // (wave * score_bytes(plan))
+    enough, scored = plan.n_samples // (SPANS_A_THREAD * plan.n_parallel), room // (wave * score_bytes(plan))
     rows = min(LARGEST_SPAN, max(SMALLEST_SPAN, enough), max(BLOCK_ROWS, scored)) // BLOCK_ROWS * BLOCK_ROWS
     return _with_spans(plan, fixed, rows, wave)
 
@@ -178,16 +187,16 @@ def _too_large(plan: NystroemPlan, fixed: Fixed) -> MemoryLimitError:
 
 
 def _seconds(plan: NystroemPlan, rates: MachineRates, *, is_run: bool) -> float:
-    n, m, d, threads = plan.n_samples, plan.n_landmarks, plan.n_features, plan.n_threads
-    gemm = rates.gemm * (2 if plan.dtype == "float64" else 1)
-    values = plan.kernel_values * (rates.entry + rates.feature * d)
-    # the rate of products is that of CᵀC, where BLAS saves half; scores, and the updates of pivoted Cholesky
-    flops = (
-        2 * n * m * m + 2 * n * m * max(plan.n_components, 1) + (2 * n * m * m if plan.landmarks == "rpcholesky" else 0)
-    )
-    reading = plan.row_passes * rates.stage * n * d
+    n, m, d = plan.n_samples, plan.n_landmarks, plan.n_features
+    gemm, threads = rates.gemm * (2 if plan.dtype == "float64" else 1), min(plan.n_parallel, plan.n_spans)
+    entry = rates.entry + rates.feature * d
+    read = rates.stage * n * d
+    # the rate of products is that of CᵀC, where BLAS saves half; and the updates of pivoted Cholesky
+    flops = 2 * n * m * m * (2 if plan.landmarks == "rpcholesky" else 1)
+    summing = (plan.kernel_values - n * m) * entry + gemm * flops + (plan.row_passes - 1) * read
+    scoring = n * m * entry + gemm * 2 * n * m * max(plan.n_components, 1) + read
     spread = 20 * m * m * d * 4 * gemm * 10 if plan.landmarks == "kmeans++" else 0.0
     solving = 5 * rates.lapack * m**3
     written = n * (8 * max(plan.n_components, 1)) / rates.flush if is_run else 0.0
     started = PROCESS_SECONDS + 2 * n * d * 4 / rates.read if is_run else 0.0
-    return (values + gemm * flops + reading) / threads + spread + solving + written + started
+    return summing / threads + scoring / min(threads, plan.score_wave) + spread + solving + written + started

@@ -118,6 +118,7 @@ class Contributions:
                 n_rows,
                 memory_limit=limit,
                 n_threads=resolve_threads(config.cluster.n_jobs),
+                n_workers=config.cluster.n_processes,
                 is_run=True,
                 resident_bytes=held_bytes(config, model.basis.n_landmarks, model.n_components, model.n_features),
             )

@@ -128,6 +128,7 @@ def plan_start(config: Config, exact: Plan) -> NystroemPlan:
         dtype=exact.dtype,
         memory_limit=exact.memory_limit,
         n_threads=exact.n_threads,
+        n_workers=exact.n_workers,
         resident_bytes=8 * exact.n_samples * exact.block_columns,
         is_run=True,
     )

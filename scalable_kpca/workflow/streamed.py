@@ -159,7 +159,7 @@ def start_for_run(prepared: Prepared, rows: Rows, kernel: Kernel, engine: Engine
     spans = row_spans(rows, chosen.span_rows)
     landmarks, _ = find_landmarks(engine, spans, chosen, lambda _: kernel, seed=config.seed)
     basis = build_basis(kernel, landmarks.rows, chosen.dtype, n_samples=rows.n_samples, indefinite=config.indefinite)
-    sums, _ = accumulate_spans(spans, basis, chosen.batch_rows, engine)
+    sums, _ = accumulate_spans(spans, basis, chosen.batch_rows, engine, wave=chosen.sum_wave)
     return approximate_eigenvectors(
         basis, sums, spans, engine, n_columns=exact.block_columns, batch_rows=chosen.batch_rows
     )
