@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import isqrt
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,14 +18,16 @@ import numpy as np
 from tests.benchmarks.child import stopwatch
 from tests.benchmarks.manifold import GAMMA, N_FEATURES, manifold
 
-__all__ = ["cold_pass", "plain_read", "recompute_pass", "stored_build", "strip_rate"]
+__all__ = ["cold_pass", "many_tasks", "plain_read", "recompute_pass", "stored_build", "strip_rate"]
 
 TIMED_PASSES = 3
+SMALL_TILE = 8  # rows: of a task that is nothing but its scheduling
+PROCESSES = {"processes": 2, "one process": 1}  # of one thread each
 PIECE = 8 * 2**20  # bytes of one plain read or write
 
 
 def recompute_pass(n: int, k: int, runner: str) -> dict[str, Any]:
-    """Median seconds of a recompute pass, by Dask's threads, a bare pool of threads or worker processes.
+    """Median seconds of a recompute pass, by Dask's threads, a bare pool of threads, two worker processes or one.
 
     The first pass is not timed: it is the building pass, and worker processes import in it.
     """
@@ -45,6 +48,34 @@ def recompute_pass(n: int, k: int, runner: str) -> dict[str, Any]:
         "columns": plan.block_columns,
         "norms": np.linalg.norm(product, axis=0).tolist(),
     }
+
+
+def many_tasks(n_tasks: int) -> dict[str, Any]:
+    """Median seconds of a pass of so many tasks on two worker processes that have nothing to do in them.
+
+    Runs of one tile, summed in segments of eight: what a pass over millions of rows gives the scheduler.
+    """
+    from scalable_kpca.engine import ClusterSettings, open_engine
+    from scalable_kpca.gram import RecomputeGram, passes
+    from scalable_kpca.kernels import resolve_kernel
+    from scalable_kpca.source import write_rows
+    from scalable_kpca.tiling import Tiling
+
+    tiling = Tiling(SMALL_TILE * isqrt(2 * n_tasks), SMALL_TILE)
+    passes.RUN_ROWS = 8 * SMALL_TILE  # type: ignore[misc]
+    X = np.random.default_rng(3).standard_normal((tiling.n_samples, 2))
+    kernel = resolve_kernel("rbf", gamma=GAMMA, n_features=2)
+    with tempfile.TemporaryDirectory() as directory:
+        shape = {"n_samples": len(X), "n_features": 2, "dtype": X.dtype.name, "tile_rows": SMALL_TILE}
+        rows, _ = write_rows(iter([X]), Path(directory) / "rows.zarr", fingerprint="tasks", **shape)
+        with open_engine(ClusterSettings("local", n_workers=2), n_threads=1) as engine:
+            gram, seconds = RecomputeGram(rows, kernel, tiling, "float64", engine), []
+            gram.build()
+            for _ in range(TIMED_PASSES):
+                with stopwatch() as watch:
+                    gram.multiply(np.ones((len(X), 1)))
+                seconds.append(watch.seconds)
+    return {"seconds": median(seconds), "tasks": tiling.n_tasks(1)}
 
 
 def strip_rate(n: int, k: int, at_least: float) -> dict[str, Any]:
@@ -137,7 +168,7 @@ def _gram(
         shape = {"n_samples": n, "n_features": N_FEATURES, "dtype": X.dtype.name, "tile_rows": planned.tile_rows}
         rows, _ = write_rows(iter([X]), directory / "rows.zarr", fingerprint=name, **shape)
     kernel = resolve_kernel("rbf", gamma=GAMMA, n_features=N_FEATURES)
-    n_threads = max(1, planned.n_threads // (n_workers or 1))
+    n_threads = 1 if n_workers else planned.n_threads
     with open_engine(ClusterSettings(kind, n_workers=n_workers), n_threads=n_threads) as engine:
         path = directory / "gram.zarr" if home == "zarr" and directory is not None else None
         yield open_gram(rows, kernel, planned, engine, path=path, fingerprint=name), planned
@@ -152,7 +183,9 @@ def _plan(n: int, k: int, home: str) -> Any:
 @contextmanager
 def _pass_by(runner: str, n: int, k: int, directory: Path) -> Iterator[tuple[Callable[[Any], Any], Any]]:
     """A function that makes one recompute pass, and the plan of its tiles."""
-    cluster: dict[str, Any] = {"kind": "local", "n_workers": 2, "directory": directory} if runner == "processes" else {}
+    cluster: dict[str, Any] = {}
+    if runner in PROCESSES:
+        cluster = {"kind": "local", "n_workers": PROCESSES[runner], "directory": directory}
     with _gram(n, k, "recompute", **cluster) as (gram, plan):
         if runner != "pool":
             gram.build()

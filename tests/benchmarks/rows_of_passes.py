@@ -10,8 +10,9 @@ from tests.benchmarks.children import Measurement, Subject, measure
 from tests.benchmarks.findings import GIGABYTE, Findings, K, Settings
 from tests.benchmarks.verdicts import Verdict, agreement, ratio
 
-__all__ = ["schedulers", "stored_pass", "strip_throughput"]
+__all__ = ["many_tasks", "schedulers", "stored_pass", "strip_throughput"]
 
+LARGE = 3_000_000  # rows: their plan has as many tasks as a pass may have
 PLAIN_FILE = 4 * 10**9  # bytes of the file that the disk is measured with, at most
 
 
@@ -34,21 +35,54 @@ def strip_throughput(settings: Settings) -> Findings:
 
 
 def schedulers(settings: Settings) -> Findings:
-    names = {"Dask threads": "threads", "bare pool": "pool", "two worker processes": "processes"}
+    names = {
+        "Dask threads": "threads",
+        "bare pool": "pool",
+        "two worker processes": "processes",
+        "one worker process": "one process",
+    }
     found = measure({name: _pass(settings.n, runner) for name, runner in names.items()}, settings.repeats)
-    threads, pool, processes = found.values()
+    threads, pool, processes, one = found.values()
     note = (
         "The first pass, in which worker processes import, is not timed; their memory is not in the table. The bare "
-        "pool does the package's own work on each tile and adds the results without a graph."
+        "pool does the package's own work on each tile and adds the results without a graph. Worker processes have "
+        "one thread each."
     )
     verdicts = [
         ratio("time of a pass by Dask threads / a bare pool of threads", threads, pool, "≤", 1.10),
         ratio("time of a pass by two worker processes / Dask threads", processes, threads, "≤", 1.25),
+        ratio("time of a pass by one worker process / two", one, processes, "≥", 1.8),
         agreement("norms of the product beside a bare pool", threads["norms"], pool["norms"], unit=" relative"),
         agreement(
             "norms of the product by processes beside threads", processes["norms"], threads["norms"], unit=" relative"
         ),
     ]
+    return Findings(list(found.values()), verdicts, [note])
+
+
+def many_tasks(settings: Settings) -> Findings:
+    from scalable_kpca import plan
+
+    found = measure(
+        {
+            "tasks with nothing to do": Subject("many_tasks", {"n_tasks": settings.n}),
+            "tiles by the same workers": _pass(min(20_000, 20 * settings.n), "processes"),
+        },
+        settings.repeats,
+    )
+    empty, tiles = found.values()
+    large = plan(LARGE, 64, gram="recompute", memory_limit="16GiB", n_jobs=1, n_workers=2)
+    working = empty["tasks"] * large.tiles_per_task * large.tile_rows**2 / tiles["rate"]
+    each = empty.seconds / empty["tasks"]
+    verdicts = [
+        Verdict("scheduling / work of the same tasks at the size of the plan", empty.seconds / working, "≤", 0.10, "×"),
+        Verdict("scheduling of a task", 1e3 * each, unit=" ms"),
+    ]
+    note = (
+        f"{empty['tasks']:.0f} tasks of one tile of 8 rows, with the sums that belong to them: client, scheduler and "
+        f"two workers share this machine. The plan of {LARGE} rows has {large.n_tasks} tasks of {large.tiles_per_task} "
+        f"tiles of {large.tile_rows} rows, {working / empty['tasks']:.2g} s each at the rate of the two workers."
+    )
     return Findings(list(found.values()), verdicts, [note])
 
 

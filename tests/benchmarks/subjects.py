@@ -13,7 +13,7 @@ from typing import Any
 from tests.benchmarks.child import stopwatch
 from tests.benchmarks.landmarks import landmark_residuals, landmark_times
 from tests.benchmarks.manifold import GAMMA, manifold
-from tests.benchmarks.passes import cold_pass, plain_read, recompute_pass, stored_build, strip_rate
+from tests.benchmarks.passes import cold_pass, many_tasks, plain_read, recompute_pass, stored_build, strip_rate
 from tests.benchmarks.small import imports, small_fits
 from tests.benchmarks.streams import nystroem, run_command, sklearn_nystroem, write_files
 
@@ -122,6 +122,7 @@ SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
     "bare": bare,
     "surroundings": surroundings,
     "recompute_pass": recompute_pass,
+    "many_tasks": many_tasks,
     "strip_rate": strip_rate,
     "stored_build": stored_build,
     "cold_pass": cold_pass,

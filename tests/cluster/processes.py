@@ -165,7 +165,7 @@ class Cluster:
 
 
 class Proxy:
-    """A TCP proxy to the scheduler that is slow, and resets connections when it is told to.
+    """A TCP proxy to the scheduler that counts bytes, is slow, and resets connections when it is told to.
 
     Parameters
     ----------
@@ -173,13 +173,18 @@ class Proxy:
         Address ``tcp://host:port``.
     delay : float
         Seconds that every piece of data waits, at most.
+
+    Attributes
+    ----------
+    n_bytes : int
+        That have gone through it so far, in both directions.
     """
 
-    def __init__(self, target: str, delay: float) -> None:
+    def __init__(self, target: str, delay: float = 0.0) -> None:
         host, port = target.removeprefix("tcp://").split(":")
         self._target, self._delay, self._random = (host, int(port)), delay, random.Random(0)
         self._writers: set[asyncio.StreamWriter] = set()
-        self._loop, self._port = asyncio.new_event_loop(), 0
+        self._loop, self._port, self.n_bytes = asyncio.new_event_loop(), 0, 0
         ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
         self._thread.start()
@@ -228,6 +233,7 @@ class Proxy:
         try:
             while piece := await reader.read(2**16):
                 await asyncio.sleep(self._random.uniform(0, self._delay))
+                self.n_bytes += len(piece)
                 writer.write(piece)
                 await writer.drain()
         finally:
