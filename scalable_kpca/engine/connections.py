@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,16 +86,13 @@ def connected(address: str, tls: Tls | None) -> Iterator[Any]:
         _check_address(address)
         # the connection first: a client that fails to connect logs tracebacks when it is thrown away
         security = Security() if tls is None else tls.security()
-        asyncio.run(_greet(address, security))
+        asyncio.run(_greet(address, _certificates(address, tls, security)))
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, security=security)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         if isinstance(error, KernelPCAError):
             raise
-        advice = "start one or correct it"
-        if address.startswith("tls://"):
-            advice += ", and see that cluster.tls names certificates that it accepts"
         raise ClusterError(
-            f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s ({error}); {advice}."
+            f"no Dask scheduler answers at {address} within {CONNECT_SECONDS} s ({error}); {_advice(address, error)}."
         ) from error
     try:
         yield client
@@ -160,11 +158,42 @@ def _written_address(file: Path, seconds: float) -> str:
         time.sleep(LOOK_SECONDS)
 
 
-async def _greet(address: str, security: Any) -> None:
+def _certificates(address: str, tls: Tls | None, security: Any) -> dict[str, Any]:
+    """What connections are made with; refused where that is not enough for an encrypted one."""
+    try:
+        arguments: dict[str, Any] = security.get_connection_args("client")
+    except ssl.SSLError as error:
+        files = "those of dask's settings" if tls is None else f"{tls.ca}, {tls.cert} and {tls.key}"
+        raise ConfigError(
+            f"cluster.tls: {files} are not an authority, a certificate and the key of that certificate, in PEM "
+            f"({error}); correct them."
+        ) from error
+    if address.startswith("tls://") and arguments.get("ssl_context") is None:
+        raise ClusterError(
+            f"the Dask scheduler at {address} answers those with certificates alone, and none are given; set "
+            "cluster.tls to its authority, and a certificate and key of that (ca, cert, key)."
+        )
+    return arguments
+
+
+async def _greet(address: str, arguments: dict[str, Any]) -> None:
     from distributed.comm.core import connect
 
-    comm = await connect(address, timeout=CONNECT_SECONDS, **security.get_connection_args("client"))
+    comm = await connect(address, timeout=CONNECT_SECONDS, **arguments)
     await comm.close()
+
+
+def _advice(address: str, error: Exception) -> str:
+    from distributed.comm.core import CommClosedError
+
+    if address.startswith("tls://"):
+        return (
+            "start one or correct it, and see that cluster.tls names the authority that has signed its certificate, "
+            "and a certificate and key of the same one"
+        )
+    if isinstance(error, CommClosedError):  # somebody is there
+        return "if it answers those with certificates alone, give its address as tls://HOST:PORT, and cluster.tls"
+    return "start one or correct it"
 
 
 def _close(client: Any) -> None:
