@@ -75,8 +75,9 @@ HOMES = {
     "click": {"cli", "console"},
     "pydantic": {"workflow"},
     "matplotlib": {"plots"},
-    "prometheus_client": {"workflow"},
+    "prometheus_client": {"engine", "workflow"},
     "openlineage": {"workflow"},
+    "bokeh": {"engine"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

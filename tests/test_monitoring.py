@@ -258,7 +258,14 @@ def test_a_job_is_called_as_its_output_however_that_is_named(job):
 
 @pytest.mark.parametrize(
     "wrong",
-    ["prometheus=metrics.txt", "prometheus=s3://bucket/a.prom", "openlineage=.bashrc", 'openlineage="a\\0.jsonl"'],
+    [
+        "prometheus=metrics.txt",
+        "prometheus=s3://bucket/a.prom",
+        "openlineage=.bashrc",
+        'openlineage="a\\0.jsonl"',
+        "performance_report=page.htm",
+        "performance_report=s3://bucket/page.html",
+    ],
 )
 def test_files_of_other_kinds_are_refused_by_name(job, wrong):
     key = wrong.partition("=")[0]
@@ -269,13 +276,43 @@ def test_files_of_other_kinds_are_refused_by_name(job, wrong):
 @pytest.mark.parametrize(("key", "library"), monitoring.LIBRARIES.items())
 def test_a_library_that_is_not_installed_is_named_before_anything_is_done(job, monkeypatch, key, library):
     monkeypatch.setattr(monitoring, "_is_installed", lambda name: name != library)
-    refused = call("run", job)
+    report = ("--set", "monitor.performance_report=page.html", "--set", "cluster.kind=local")
+    refused = call("run", job, *(report if key == "performance_report" else ()))
     assert refused.exit_code == 78
     assert f"monitor.{key} needs {library}" in refused.stderr
     assert 'pip install "scalable-kpca[monitoring]"' in refused.stderr
     assert sorted(path.name for path in job.parent.iterdir()) == ["base", "job.yaml"]
     with monitoring.watching(monitoring.watch_job(read_draft(job, [f"monitor.{key}=null"])), cli._named):
         pass
+
+
+@pytest.mark.parametrize("kind", ["threads", "synchronous"])
+def test_a_performance_report_of_tasks_without_a_scheduler_is_refused_before_anything_is_done(job, kind):
+    asked = ("--set", "monitor.performance_report=page.html", "--set", f"cluster.kind={kind}")
+    refused = call("run", job, *asked, "--set", "monitor.prometheus=null", "--set", "monitor.openlineage=null")
+    assert refused.exit_code == 78
+    assert refused.stderr == (
+        f"Error: {job}: monitor.performance_report is of tasks on a Dask scheduler, and cluster.kind is {kind}; set "
+        "cluster.kind to local or another one, or leave the report out (monitor.performance_report: null).\n"
+    )
+    assert sorted(path.name for path in job.parent.iterdir()) == ["base", "job.yaml"]
+    assert call("run", job, *asked, "--set", "monitor.performance_report=null").exit_code == 0
+
+
+def test_an_output_asks_for_no_performance_report(job):
+    own = load_config(job, ["cluster.kind=local", "monitor.performance_report=page.html"])
+    assert own.monitor.performance_report == str(job.parent / "page.html")
+    fields = own.model_dump(by_alias=True)
+    assert override_config(fields, (), ("monitor",), {}).monitor.performance_report is None
+    asked = override_config(fields, ["monitor.performance_report=own.html"], ("monitor",), {})
+    assert asked.monitor.performance_report == str(Path.cwd() / "own.html")
+    assert call("run", job).exit_code == 0
+    description = Output(job.parent / "out" / "daily").require_latest().path / "run.json"
+    described = json.loads(description.read_text())
+    described["config"]["monitor"]["performance_report"] = "/root/page.html"
+    description.write_text(json.dumps(described))
+    watch = monitoring.watch_output("update", Output(Path("out/daily")), "base", [])
+    assert watch.section.performance_report is None
 
 
 def test_the_libraries_are_imported_only_when_they_are_asked_for(job):

@@ -16,6 +16,8 @@ from typing import Any
 
 from scalable_kpca.engine.asking import ask_workers, within
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
+from scalable_kpca.engine.metrics import count_task
+from scalable_kpca.engine.performance import begin_report
 from scalable_kpca.engine.preflight import libraries_digest, versions
 from scalable_kpca.engine.settings import STALL_SECONDS
 from scalable_kpca.errors import ClusterError, KernelPCAError
@@ -72,7 +74,7 @@ class ClusterEngine(Engine):
 
         count = self._counting(stage, weights, progress)
         try:
-            tasks = self._attempted(graph, _attempt_alike, self._token, self._libraries)
+            tasks = self._attempted(graph, _attempt_alike, self._token, self._libraries, stage)
             futures = self._client.get(tasks, [*outputs, *keep], sync=False)
             self._wait(stage, dict(zip(futures, outputs, strict=False)), count)
             values = self._gathered(stage, futures[: len(outputs)])
@@ -107,6 +109,9 @@ class ClusterEngine(Engine):
         except ClusterError as error:  # the work is done, and this is said of it where it can be
             logger.warning("%s", str(error))
             return []
+
+    def begin_report(self) -> Callable[[], str]:
+        return begin_report(self._client)
 
     def _wait(self, stage: str, outputs: Mapping[Any, Key], count: Callable[[Key], None]) -> None:
         """Return when every output is there, one has failed, or the scheduler is gone; count them as they come."""
@@ -147,7 +152,7 @@ class ClusterEngine(Engine):
         )
 
 
-def _attempt_alike(token: str, libraries: str, task: Callable[..., Any], *arguments: Any) -> Any:
+def _attempt_alike(token: str, libraries: str, stage: str, task: Callable[..., Any], *arguments: Any) -> Any:
     """A task on a worker, which may have joined after all others were asked for their versions."""
     if libraries_digest() != libraries:
         own = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -159,7 +164,9 @@ def _attempt_alike(token: str, libraries: str, task: Callable[..., Any], *argume
     try:
         return attempt(task, *arguments)
     finally:
-        _tally_of(token).add(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        _tally_of(token).add(seconds)
+        count_task(stage, seconds)
 
 
 class _Tally:

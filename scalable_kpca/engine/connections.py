@@ -30,11 +30,16 @@ ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(64 * 2**20), "MALLOC_MMAP_THRESHOLD_"
 
 # What workers do beside their tasks needs the interpreter's lock, a hundred times a second by default: a pass over
 # 40 000 rows on two worker processes took 1.2 times as long as on two threads with it, and as long as that without.
+PROFILE = "distributed.worker.profile.enabled"
 QUIET = {
-    "distributed.worker.profile.enabled": False,
+    PROFILE: False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
 }
+
+
+# Profiles are nested more deeply than distributed can tell the size of, and each worker warns of that.
+HUSHED = {"DASK_LOGGING": "{'distributed.sizeof': 'error'}"}
 
 
 # Of a scheduler of our own: a worker that hangs is started anew, and no task waits for workers that never come.
@@ -52,17 +57,18 @@ def active_client() -> Any:
 
 
 @contextmanager
-def local(n_workers: int | None, n_threads: int, *, dashboard: bool) -> Iterator[Any]:
-    """Worker processes on the loopback interface, which end with the block."""
+def local(n_workers: int | None, n_threads: int, *, dashboard: bool, profile: bool = False) -> Iterator[Any]:
+    """Worker processes on the loopback interface, which end with the block; they may note what they are at."""
     from distributed import Client, LocalCluster
 
     before = dask.config.get("distributed.nanny.pre-spawn-environ")
+    quiet, environment = {**QUIET, PROFILE: profile}, {**before, **ALLOCATOR, **(HUSHED if profile else {})}
     for name in ALLOCATOR:
         # of nannies that start together, distributed leaves its own values in this process, where they would come first
         if os.environ.get(name) == str(before.get(name)):
             del os.environ[name]
     with (
-        dask.config.set({**PATIENCE, **QUIET, "distributed.nanny.pre-spawn-environ": {**before, **ALLOCATOR}}),
+        dask.config.set({**PATIENCE, **quiet, "distributed.nanny.pre-spawn-environ": environment}),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=n_threads,

@@ -17,6 +17,7 @@ from scalable_kpca.engine.blas import single_threaded_blas
 from scalable_kpca.engine.cluster import ClusterEngine
 from scalable_kpca.engine.connections import active_client, address_of, connected, local, wait_for_workers
 from scalable_kpca.engine.local import LocalEngine
+from scalable_kpca.engine.performance import check_report
 from scalable_kpca.engine.preflight import check_workers
 from scalable_kpca.engine.settings import ClusterSettings
 from scalable_kpca.engine.slurm_runner import scheduler_file_of
@@ -89,6 +90,8 @@ def open_engine(
                 wait_for_workers(client, settings.wait_for, settings.seconds)
                 if settings.kind != "local" or shared is not None:
                     check_workers(client, shared, settings.patience)
+                if settings.report:
+                    check_report(client, settings.patience)
                 yield ClusterEngine(client, listener, stall=settings.stall)
 
 
@@ -97,7 +100,7 @@ def client_of(settings: ClusterSettings, n_threads: int) -> AbstractContextManag
     if settings.kind == "client":
         return nullcontext(active_client())
     if settings.kind == "local":
-        return local(settings.n_workers, n_threads, dashboard=settings.dashboard)
+        return local(settings.n_workers, n_threads, dashboard=settings.dashboard, profile=settings.report)
     if settings.kind == "address":
         return connected(address_of(settings), settings.tls)
     if settings.kind == "slurm-runner":

@@ -213,6 +213,16 @@ class Config(Section):
             raise PydanticCustomError("tiles", "{message}", {"message": message})
         return self
 
+    @model_validator(mode="after")
+    def _reports_are_of_schedulers(self) -> Config:
+        if self.monitor.performance_report is not None and self.cluster.kind in ("threads", "synchronous"):
+            message = (
+                f"monitor.performance_report is of tasks on a Dask scheduler, and cluster.kind is {self.cluster.kind}; "
+                "set cluster.kind to local or another one, or leave the report out (monitor.performance_report: null)"
+            )
+            raise PydanticCustomError("monitor", "{message}", {"message": message})
+        return self
+
     @property
     def beside(self) -> tuple[str, ...]:
         """Columns that stand beside the scores."""

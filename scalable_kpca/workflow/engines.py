@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from scalable_kpca.engine import ClusterSettings, Engine, Listener, Tls, open_engine, taking_part
-from scalable_kpca.workflow.config import ClusterConfig
+from scalable_kpca.workflow.config import ClusterConfig, Config
 from scalable_kpca.workflow.loading import Draft
+from scalable_kpca.workflow.monitoring import reporting
 
 __all__ = ["open_cluster", "part_of_job", "settings_of"]
 
 
-def open_cluster(
-    cluster: ClusterConfig, n_threads: int, listener: Listener | None, run: Path
-) -> AbstractContextManager[Engine]:
-    """Engine of the section ``cluster``, whose workers can use the directory of a run: see `open_engine`."""
-    return open_engine(settings_of(cluster), n_threads=n_threads, shared=run, listener=listener)
+@contextmanager
+def open_cluster(config: Config, n_threads: int, listener: Listener | None, run: Path) -> Iterator[Engine]:
+    """Engine of the section ``cluster``, whose workers can use the directory of a run: see `open_engine`.
+
+    What it has done is reported at the end where ``monitor.performance_report`` asks for that.
+    """
+    place = config.monitor.performance_report
+    settings = replace(settings_of(config.cluster), report=place is not None)
+    with (
+        open_engine(settings, n_threads=n_threads, shared=run, listener=listener) as engine,
+        reporting(engine, place),
+    ):
+        yield engine
 
 
 def part_of_job(draft: Draft) -> AbstractContextManager[None]:

@@ -23,6 +23,7 @@ Section = TypeVar("Section", bound=BaseModel)
 
 MAX_BYTES = 2**20  # of a configuration
 PREFIX, SEPARATOR = "SKPCA_", "__"  # SKPCA_KERNEL__GAMMA is kernel.gamma
+PLACES = ("prometheus", "openlineage", "performance_report")  # of the section `monitor`
 OF_TESTS = "SKPCA_TEST_"
 
 
@@ -52,7 +53,7 @@ class Draft:
             text = "; ".join(_explain(problem) for problem in error.errors())
             raise ConfigError(f"{self.origin}: {text}" + ("" if text.endswith("?") else ".")) from error
         # a run is described by where its files are, wherever it is taken up again
-        monitor = _placed(config.monitor, ("prometheus", "openlineage"), self.base)
+        monitor = _placed(config.monitor, PLACES, self.base)
         cluster = _placed(config.cluster, ("scheduler_file",), self.base)
         if cluster.tls is not None:
             cluster = cluster.model_copy(update={"tls": _placed(cluster.tls, ("ca", "cert", "key"), self.base)})
@@ -71,7 +72,7 @@ class Draft:
             section = MonitorConfig.model_validate(self.fields.get("monitor", {}))
         except ValidationError:
             return MonitorConfig()
-        return _placed(section, ("prometheus", "openlineage"), self.base)
+        return _placed(section, PLACES, self.base)
 
 
 def check_place(option: str, value: str) -> None:
@@ -138,7 +139,8 @@ def override_config(
     """Configuration of an earlier run with ``a.b=value`` overrides, which may be of some sections only.
 
     What the environment says of these sections comes before them; of others it is for runs, and not heard. Relative
-    paths in either start at the working directory.
+    paths in either start at the working directory. A performance report is asked for each time: what the earlier run
+    says of one is left out.
 
     Raises
     ------
@@ -155,6 +157,9 @@ def stored_draft(
     environment: Mapping[str, str] | None = None,
 ) -> Draft:
     """What `override_config` checks."""
+    monitor = fields.get("monitor")
+    if isinstance(monitor, dict):
+        fields = {**fields, "monitor": {key: value for key, value in monitor.items() if key != "performance_report"}}
     for name, key, value in _variables(os.environ if environment is None else environment):
         section = key.partition(".")[0]
         if section not in Config.model_fields:
@@ -246,8 +251,8 @@ def _explain(problem: Any) -> str:
     place = [
         str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-", "literal["))
     ]
-    if problem["type"] in ("size", "width", "secret", "place", "roles", "drift", "cluster"):
-        return f"{'.'.join(place)}: {problem['msg']}"
+    if problem["type"] in ("size", "width", "secret", "place", "roles", "drift", "cluster", "tiles", "monitor"):
+        return f"{'.'.join(place)}: {problem['msg']}" if place else problem["msg"]
     if problem["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {problem['msg']}, found {problem['input']!r}"
     section: Any = Config

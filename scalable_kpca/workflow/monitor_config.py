@@ -26,6 +26,7 @@ def _ends_in(value: str, *, endings: tuple[str, ...]) -> str:
 LocalFile = Annotated[str, AfterValidator(os.path.expanduser)]
 Metrics = Annotated[LocalFile, AfterValidator(partial(_ends_in, endings=(".prom",)))]
 Events = Annotated[LocalFile, AfterValidator(partial(_ends_in, endings=(".jsonl", ".ndjson")))]
+Page = Annotated[LocalFile, AfterValidator(partial(_ends_in, endings=(".html",)))]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -41,6 +42,13 @@ class MonitorConfig(Section):
         default=None,
         description="File *.jsonl or *.ndjson, relative to the configuration file, in a directory that exists: events "
         "of OpenLineage are appended, one a line.",
+    )
+    performance_report: Page | None = Field(
+        default=None,
+        description="File *.html, relative to the configuration file, in a directory that exists: dask's performance "
+        "report of the tasks of run or update, replaced as a whole when there were some. It takes a Dask scheduler, "
+        "any cluster.kind but threads and synchronous, and bokeh there; a run with it is slower, of kind local by a "
+        "fifth. An earlier run's is not gone on with: each command is asked anew.",
     )
     job: Name | None = Field(default=None, description="Name of the job; by default that of the output directory.")
     namespace: Name = Field(default="skpca", description="Of the job in OpenLineage.")

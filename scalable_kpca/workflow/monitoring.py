@@ -1,4 +1,6 @@
-"""How a command ended, told to other programs: metrics for Prometheus, events of OpenLineage. [Section `monitor`]
+"""How a command ended, told to other programs: metrics for Prometheus, events of OpenLineage, and a performance report.
+
+That is what the section `monitor` asks for.
 
 Whatever goes wrong here is a warning: the job's results and its exit code are not touched by it.
 """
@@ -17,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scalable_kpca.documents import open_plain
-from scalable_kpca.errors import ConfigError, KernelPCAError
+from scalable_kpca.engine import Engine
+from scalable_kpca.errors import ClusterError, ConfigError, KernelPCAError
 from scalable_kpca.machine import peak_memory
 from scalable_kpca.objects import SourceFile, StoredObject, is_object
 from scalable_kpca.source.location import find_files
@@ -29,11 +32,11 @@ from scalable_kpca.workflow.mirror import output_at
 from scalable_kpca.workflow.monitor_config import MonitorConfig
 from scalable_kpca.workflow.prometheus import Ending, metrics_text
 
-__all__ = ["Watch", "end_watches", "watch_job", "watch_output", "watching"]
+__all__ = ["Watch", "end_watches", "reporting", "watch_job", "watch_output", "watching"]
 
 logger = logging.getLogger(__name__)
 
-LIBRARIES = {"prometheus": "prometheus_client", "openlineage": "openlineage.client"}
+LIBRARIES = {"prometheus": "prometheus_client", "openlineage": "openlineage.client", "performance_report": "bokeh"}
 MAX_BYTES = 2**20  # of the metrics that are there
 INTERRUPTED = 75
 
@@ -198,6 +201,31 @@ def end_watches(exit_code: int, message: str) -> None:
     """End what is being watched: the process is about to be left in the middle of it."""
     for watch in list(_watches):
         watch.end(exit_code, message)
+
+
+@contextmanager
+def reporting(engine: Engine, place: str | None) -> Iterator[None]:
+    """The time that a performance report is of, which is written to a place at the end, if there is one.
+
+    Of a run that fails it is written too, unless the cluster is what failed; one that is stopped has no time for it.
+    """
+    drawn: Callable[[], str] | None = None
+    if place is not None:
+        with _warning_of(place):
+            drawn = engine.begin_report()
+    if place is None or drawn is None:
+        yield
+        return
+    try:
+        yield
+    except ClusterError:
+        raise
+    except Exception:
+        with _warning_of(place):
+            replace_file(Path(place), drawn())
+        raise
+    with _warning_of(place):
+        replace_file(Path(place), drawn())
 
 
 def _require_libraries(section: MonitorConfig) -> None:

@@ -74,7 +74,8 @@ def transform_source(
     InvalidInputError
         For rows that cannot be scored, or are too far from those of the fit.
     ConfigError
-        When the destination lies in the output or in the source; to reconstruct, for a model without a map.
+        When the destination lies in the output or in the source; to reconstruct, for a model without a map; when a
+        performance report is asked for.
     StorageError
         When the model is not what was committed, which it is read once for before any row is scored, or when something
         has the name of the destination, also by the time that the scores are there.
@@ -86,6 +87,11 @@ def transform_source(
         raise StorageError(f"{problems[0]}; `skpca run` with the configuration of this output repairs it.")
     model = load_model(run.path / "model")
     config = override_config(read_json(run.path / "run.json")["config"], overrides, ("drift", "monitor"))
+    if config.monitor.performance_report is not None:
+        raise ConfigError(
+            "monitor.performance_report is of tasks on a Dask scheduler, and transform has none: rows are scored in "
+            "this process; leave it out."
+        )
     if NOVELTY in config.beside:
         warn_of_rounding(model)
     if destination.exists():

@@ -147,7 +147,7 @@ def _make(
         tiles = prepared.config.output.tiles
         check_room(run, prepared.plan, prepared.source, beside=beside, n_chunks=n_chunks, tiles=tiles)
     write_json(run.path / "plan.json", prepared.plan.to_json())
-    with open_cluster(prepared.config.cluster, prepared.plan.n_threads, listener, run.path) as engine:
+    with open_cluster(prepared.config, prepared.plan.n_threads, listener, run.path) as engine:
         if isinstance(prepared.plan, NystroemPlan):
             streamed = make_streamed(prepared, run, engine)
             writer.require()

@@ -271,7 +271,7 @@ def _make(
 ) -> None:
     """Every result of a version that is not committed; what an earlier attempt left is replaced or gone on with."""
     config = before.config
-    with open_cluster(config.cluster, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
+    with open_cluster(config, resolve_threads(config.cluster.n_jobs), listener, run.path) as engine:
         contributions = Contributions(before.run, before.model, config, run, engine)
         contributions.check_plan(fresh)
         health = Health(before.profile, config.drift, source, {index: part.path for index, part in fresh.items()})

@@ -64,6 +64,28 @@ def test_manifests_are_valid_to_the_last_key(manifest):
         kubernetes_validate.validate(wrong, "1.34", strict=True)
 
 
+def test_prometheus_is_let_in_by_a_rule_that_is_a_comment_at_first():
+    text = (KUBERNETES / "network.yaml").read_text()
+    before, told, rule = text.partition("    # Prometheus, where it is to read /metrics")
+    policy = yaml.safe_load(text)
+    assert told
+    assert "prometheus" not in str(policy)
+    opened = yaml.safe_load(before + rule.partition("\n")[2].replace("    # ", "    "))
+    first, second = opened["spec"]["ingress"]
+    assert [first] == policy["spec"]["ingress"]
+    worker, scheduler = (DASK["spec"][part]["spec"]["containers"][0] for part in ("worker", "scheduler"))
+    for container in (worker, scheduler):
+        assert {port["port"] for port in second["ports"]} <= {port["name"] for port in container["ports"]}
+    (port,) = worker["ports"]
+    assert f":{port['containerPort']}" == worker["args"][worker["args"].index("--dashboard-address") + 1]
+    assert str(port["containerPort"]) == DASK["spec"]["worker"]["metadata"]["annotations"]["prometheus.io/port"]
+    try:
+        import kubernetes_validate
+    except ImportError:
+        skip("kubernetes_validate is not installed")
+    kubernetes_validate.validate(opened, "1.34", strict=True)
+
+
 def test_the_cluster_is_valid_by_the_schema_of_the_operator():
     schema = schema_of_the_operator()
     jsonschema = pytest.importorskip("jsonschema")  # comes with what validates the others
