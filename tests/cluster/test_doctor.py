@@ -20,7 +20,7 @@ def doctor(*arguments: object) -> tuple[int, dict[str, object]]:
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
 
-def test_workers_of_a_scheduler_are_described_and_nothing_is_left(tmp_path):
+def test_workers_of_a_scheduler_are_described_and_nothing_is_left(tmp_path, monkeypatch):
     with Cluster(tmp_path) as cluster:
         cluster.start_workers(2)
         section = {"kind": "address", "address": cluster.address, "wait_for": 2, "n_threads": 1}
@@ -28,6 +28,15 @@ def test_workers_of_a_scheduler_are_described_and_nothing_is_left(tmp_path):
         # also by the file of the scheduler, and by dask's own variable
         by_file = {"kind": "address", "scheduler_file": str(tmp_path / "scheduler.json"), "n_threads": 1}
         assert doctor(write_job(tmp_path, FIELDS, cluster=by_file))[0] == 0
+        job = write_job(tmp_path, FIELDS, cluster={"kind": "address", "n_threads": 1})
+        nowhere, said = doctor(job)
+        assert (nowhere, said["problems"][0].partition(";")[0]) == (
+            69,
+            "cluster.kind is 'address' but no address is given",
+        )
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", cluster.address)
+        by_variable, said = doctor(job)
+        assert (by_variable, said["scheduler"]) == (0, cluster.address)
     assert (code, answer["problems"]) == (0, [])
     assert answer["scheduler"] == cluster.address
     assert answer["encrypted"] == "no, and who reaches it can run code on its workers"

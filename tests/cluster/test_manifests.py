@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
+import os
+import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +122,40 @@ def test_the_job_counts_with_the_workers_that_there_are():
 
 def variables_of(variables: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name.startswith("SKPCA_")}
+
+
+@pytest.fixture
+def instead(tmp_path) -> Callable[[str], subprocess.Popen[str]]:
+    """What the container of the job runs, with a script in the place of skpca."""
+
+    def begin(script: str) -> subprocess.Popen[str]:
+        program = tmp_path / "skpca"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        container = JOB["spec"]["template"]["spec"]["containers"][0]
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        line = [*container["command"], *container["args"]]
+        return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True)
+
+    return begin
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (99, 0), (65, 65), (75, 75), (69, 69)])
+def test_a_job_with_nothing_to_do_has_not_failed_and_every_other_code_is_passed_on(instead, code, expected):
+    with instead(f'echo "$@"; exit {code}') as process:
+        assert process.communicate(timeout=60)[0] == "run /data/job.yaml --json\n"
+    assert process.returncode == expected
+
+
+def test_a_job_that_is_told_to_stop_passes_it_on_and_waits(instead, tmp_path):
+    script = (
+        f"trap 'sleep 0.3; touch {tmp_path}/heard; exit 75' TERM\necho started\nfor n in $(seq 600); do sleep 0.1; done"
+    )
+    with instead(script) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 75
+    assert (tmp_path / "heard").exists()
 
 
 @pytest.mark.parametrize("file", sorted(CLUSTER.glob("*/section.yaml")), ids=lambda file: file.parent.name)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tests.cluster.processes import begin, skpca, wait_until
 from tests.cluster.slurm import Slurm, slurm
@@ -21,6 +27,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "cluster" / "slurm" / "skpca.sbatch"
+SECTION = yaml.safe_load((ROOT / "cluster" / "slurm" / "section.yaml").read_text())["cluster"]
+DIGITS = ROOT / "pipelines" / "digits.yaml"
 FIELDS = {**JOBS["stored tiles, block Krylov"], "tile_rows": 10}
 LARGE = {
     "source": {"uri": "rows.parquet"},
@@ -72,10 +80,68 @@ def test_workers_are_jobs(cluster, tmp_path, reference):
     wait_until(lambda: cluster("squeue", "-h") == "")  # they have ended with the run
 
 
-def submit(cluster: Slurm, folder: Path, *options: object, job: Path, more: tuple[str, ...] = ()) -> str:
-    """Number of a job by the script that users copy."""
+def test_the_section_with_security_encrypts_and_leaves_no_key(cluster, tmp_path, reference):
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    secured = {"security": True, "shared_temp_directory": str(keys), "log_directory": str(tmp_path / "logs")}
+    section = {"kind": "slurm", "options": SECTION["options"] | WORKERS | secured, "wait_for": 2, "wait": 120}
+    job = write_job(tmp_path, FIELDS, cluster=section | {"scale": {"jobs": 2}})
+    examined = skpca("doctor", "--cluster", job, "--json")
+    assert examined.returncode == 0, examined.stdout + cluster.logs()
+    found = json.loads(examined.stdout.splitlines()[-1])
+    assert (found["scheduler"][:6], found["encrypted"]) == ("tls://", "yes")
+
+    running = begin("run", job)
+    modes, hosts = {}, set()
+    while running.poll() is None:
+        modes |= {file.name: file.stat().st_mode & 0o777 for file in keys.iterdir()}
+        hosts |= hosts_listened_on(running.pid, str(keys))
+        time.sleep(0.1)
+    done = running.finish()
+    assert done.returncode == 0, done.stderr + cluster.logs()
+    run = latest_run(tmp_path / "out")
+    assert bits_of(run) == reference
+    workers = json.loads((run / "run.json").read_text())["workers"]
+    assert len(workers) == 2
+    assert all(worker["address"].startswith("tls://127.0.0.1:") for worker in workers)
+    # a key and two certificates of each cluster, for their owner alone and as long as it is there
+    assert len(modes) == 3
+    assert set(modes.values()) == {0o600}
+    assert list(keys.iterdir()) == []
+    assert hosts == {"127.0.0.1"}  # and no pages of dask for everybody
+    # what is published says nothing of them
+    assert not any(name in (run / "run.json").read_text() for name in modes)
+
+
+def hosts_listened_on(command: int, words: str) -> set[str]:
+    """Where a command listens, and the workers with such words in their command line."""
+    hosts = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            line = process.cmdline()
+            if process.pid == command or ("distributed.cli.dask_worker" in line and words in " ".join(line)):
+                tree = [process, *process.children(recursive=True)]
+                found = [connection for each in tree for connection in each.net_connections("tcp")]
+                hosts |= {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN}
+    return hosts
+
+
+def by_script(folder: Path, *options: object, job: Path, more: tuple[str, ...] = ()) -> tuple[object, ...]:
+    """Arguments of sbatch for a job by the script that users copy."""
     of_this_machine = ("--ntasks=4", "--mem-per-cpu=1000", f"--chdir={folder}", f"--output={folder}/log")
-    return cluster("sbatch", "--parsable", *of_this_machine, *options, SCRIPT, job, *more)
+    return (*of_this_machine, *options, SCRIPT, job, *more)
+
+
+def submit(cluster: Slurm, folder: Path, *options: object, job: Path) -> str:
+    """Number of a job that has been handed in."""
+    return cluster("sbatch", "--parsable", *by_script(folder, *options, job=job))
+
+
+def submit_and_wait(cluster: Slurm, folder: Path, job: Path, *changes: str) -> subprocess.Popen[bytes]:
+    """`sbatch --wait`, which looks after 2, 6, 14, 30 … seconds whether the job has ended."""
+    more = tuple(part for change in changes for part in ("--set", change))
+    command = ["sbatch", "--wait", *map(str, by_script(folder, job=job, more=more))]
+    return subprocess.Popen(command, env=cluster.environment)
 
 
 def test_one_job_is_a_whole_cluster(cluster, tmp_path, reference):
@@ -87,16 +153,49 @@ def test_one_job_is_a_whole_cluster(cluster, tmp_path, reference):
     assert list(tmp_path.glob("scheduler-*")) == []
 
 
-def test_exit_codes_of_a_whole_cluster_are_those_of_the_command(cluster, tmp_path):
-    job = write_job(tmp_path, FIELDS)
-    assert skpca("run", job).returncode == 0
-    codes = {}
-    for name, more in {"done": (), "bad data": ("source.uri=job.yaml",), "bad value": ("tile_rows=0",)}.items():
+def test_sbatch_that_waits_ends_with_the_exit_code_of_the_command(cluster, tmp_path):
+    job, waiting = write_job(tmp_path, FIELDS), {}
+    for name, change in {"bad data": "source.uri=job.yaml", "bad value": "tile_rows=0"}.items():
         folder = tmp_path / name.replace(" ", "-")
         folder.mkdir()
-        changes = tuple(part for change in more for part in ("--set", change))
-        codes[name] = cluster.exit_code(submit(cluster, folder, job=job, more=changes))
-    assert codes == {"done": 99, "bad data": 65, "bad value": 78}
+        waiting[name] = submit_and_wait(cluster, folder, job, change)
+    codes = {name: process.wait(200) for name, process in waiting.items()}
+    assert codes == {"bad data": 65, "bad value": 78}
+
+
+def test_the_digits_by_both_ways_have_the_bits_of_threads(cluster, tmp_path):
+    waiting = submit_and_wait(cluster, tmp_path, DIGITS, f"output.path={tmp_path}/one-job")
+    assert skpca("run", DIGITS, "--set", f"output.path={tmp_path}/threads").returncode == 0
+    section = {"kind": "slurm", "options": WORKERS, "scale": {"jobs": 2}, "wait_for": 2, "wait": 120}
+    changes = (f"output.path={tmp_path}/workers", f"cluster={json.dumps(section)}")
+    done = skpca("run", DIGITS, *(part for change in changes for part in ("--set", change)))
+    assert done.returncode == 0, done.stderr + cluster.logs()
+    assert waiting.wait(200) == 0, log_of(tmp_path)
+    results = [bits_of(latest_run(tmp_path / name)) for name in ("threads", "one-job", "workers")]
+    assert results[0] == results[1] == results[2]
+    # the plan counts with what the job has: four tasks, less the scheduler and the command
+    plan = json.loads((latest_run(tmp_path / "one-job") / "run.json").read_text())["plan"]
+    assert (plan["n_workers"], plan["n_threads"]) == (2, 1)
+
+
+def start_again(cluster: Slurm, number: str, *changes: str) -> None:
+    """Let a job that is back in the queue begin now, and not in two minutes."""
+    wait_until(lambda: cluster.state(number) == "PENDING", 60)
+    revoked = time.time()
+    # the node refuses it within the second in which the last attempt has ended
+    wait_until(lambda: time.time() > revoked + 2)
+    cluster("scontrol", "update", f"JobId={number}", *changes, "StartTime=now")
+
+
+def test_an_attempt_after_the_results_are_in_force_has_done_its_work(cluster, tmp_path):
+    job = write_job(tmp_path, FIELDS)
+    assert skpca("run", job).returncode == 0
+    number = submit(cluster, tmp_path, job=job)
+    assert cluster.exit_code(number) == 99, log_of(tmp_path)
+    cluster("scontrol", "requeue", number)
+    start_again(cluster, number)
+    assert cluster.exit_code(number) == 0, log_of(tmp_path) + cluster.logs()
+    assert "attempt 1 ended with 99" in log_of(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +230,7 @@ def test_a_job_at_its_time_limit_goes_on_in_its_next_attempt(cluster, large):
     # Slurm may tell it up to a minute early
     wait_until(lambda: "attempt 0 ended with 75" in log_of(folder), 120)
     assert not (folder / "requeued" / "latest.json").exists()
-    wait_until(lambda: cluster.state(number) == "PENDING", 60)
-    cluster("scontrol", "update", f"JobId={number}", "TimeLimit=10", "StartTime=now")  # else in two minutes
+    start_again(cluster, number, "TimeLimit=10")
     assert cluster.exit_code(number) == 0, log_of(folder)
     assert "attempt 1 ended with 0" in log_of(folder)
     assert bits_of(latest_run(folder / "requeued")) == reference
