@@ -166,7 +166,8 @@ def test_sbatch_that_waits_ends_with_the_exit_code_of_the_command(cluster, tmp_p
 def test_the_digits_by_both_ways_have_the_bits_of_threads(cluster, tmp_path):
     waiting = submit_and_wait(cluster, tmp_path, DIGITS, f"output.path={tmp_path}/one-job")
     assert skpca("run", DIGITS, "--set", f"output.path={tmp_path}/threads").returncode == 0
-    section = {"kind": "slurm", "options": WORKERS, "scale": {"jobs": 2}, "wait_for": 2, "wait": 120}
+    options = {**WORKERS, "log_directory": str(tmp_path / "logs")}
+    section = {"kind": "slurm", "options": options, "scale": {"jobs": 2}, "wait_for": 2, "wait": 120}
     changes = (f"output.path={tmp_path}/workers", f"cluster={json.dumps(section)}")
     done = skpca("run", DIGITS, *(part for change in changes for part in ("--set", change)))
     assert done.returncode == 0, done.stderr + cluster.logs()
@@ -212,7 +213,8 @@ def large(tmp_path_factory) -> tuple[Path, dict[str, str]]:
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_pass_changes_no_bit(cluster, large):
     folder, reference = large
-    section = {"kind": "slurm", "options": WORKERS, "scale": {"jobs": 3}, "wait_for": 2, "wait": 120}
+    options = {**WORKERS, "log_directory": str(folder / "logs")}
+    section = {"kind": "slurm", "options": options, "scale": {"jobs": 3}, "wait_for": 2, "wait": 120}
     running = begin("run", write_job(folder, LARGE, cluster=section, output={"path": "killed"}))
     wait_until(lambda: list((folder / "killed").glob("runs/*/gram.zarr/tiles/c/*/*")), 120)  # the first pass is at work
     first = cluster("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()[0]
