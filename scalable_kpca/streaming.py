@@ -114,6 +114,8 @@ def reduce_spans(
     *shared: Any,
     add: Callable[[Value, Value], Value],
     stage: str,
+    start: Value | None = None,
+    group: int = WAVE,
     wave: int = WAVE,
     first: int = 0,
 ) -> Iterator[tuple[int, Value]]:
@@ -122,16 +124,20 @@ def reduce_spans(
     Parameters
     ----------
     engine, spans, function, *shared, stage, wave, first
-        As in `map_spans`.
+        As in `map_spans`; with `start`, `wave` decides no bit.
     add : callable
         Sum of two values, a new one: a worker may need either again.
+    start : optional
+        What the sums of groups are added to: then the sum of all spans so far is yielded.
+    group : int
+        Spans that are added to one another before they are added to others.
 
     Yields
     ------
     done : int
         Spans so far.
     value
-        Sum over the spans of the wave.
+        Sum over the spans of the wave, or of all until then.
 
     Notes
     -----
@@ -139,13 +145,25 @@ def reduce_spans(
     first. Memory: one value for each task that runs or waits, some n_threads + 2 where spans are alike; behind one that
     takes long, those of its wave.
     """
-    for group in _waves(len(spans), wave, first):
-        graph, keys = _wave(engine, spans, group, function, shared, None, stage)
+    so_far = start
+    for given in _waves(len(spans), wave, first):
+        graph, keys = _wave(engine, spans, given, function, shared, None, stage)
         name = engine.new_name(f"{stage}-sum")
+        sums, total = [], None
+        if so_far is not None:
+            total = f"{name}-start"
+            graph[total] = so_far
         for position, key in enumerate(keys):
-            graph[name, position] = (add, (name, position - 1), key) if position else key
-        sums = [(name, position) for position in range(len(keys))]
-        yield group.stop, _run(engine, spans, graph, sums, group, stage, outputs=sums[-1:])[0]
+            graph[name, position] = (add, (name, position - 1), key) if position % group else key
+            sums.append((name, position))
+            if position % group == group - 1 or position == len(keys) - 1:
+                before, total = total, sums[-1]
+                if before is not None:
+                    total = (f"{name}-total", position)
+                    graph[total] = (add, before, sums[-1])
+        value = _run(engine, spans, graph, sums, given, stage, outputs=[total])[0]
+        so_far = None if start is None else value
+        yield given.stop, value
 
 
 def _waves(n_spans: int, wave: int, first: int) -> Iterator[range]:

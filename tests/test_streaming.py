@@ -117,6 +117,27 @@ def test_sums_have_the_same_bits_on_any_number_of_threads(n_threads, dtype):
     assert_same_bits(sums_on("threads", n_threads, dtype), sums_on("synchronous", 1, dtype))
 
 
+@pytest.mark.parametrize("wave", [3, 6, 9, 30])
+def test_sums_have_the_same_bits_however_many_are_given_out_together(wave):
+    basis = build_basis(RBF(0.2), X[::5], "float32")
+    found = []
+    with open_engine("threads", n_threads=2) as engine:
+        spans = row_spans(ArrayRows(X), 10)
+        for together, first in ((3, 0), (wave, 0), (wave, 6)):
+            start = Accumulators.zero(basis) if first == 0 else found[0][1]  # after two groups, as a checkpoint has it
+            options = {"add": Accumulators.__add__, "stage": "x", "start": start, "group": 3, "first": first}
+            waves = list(reduce_spans(engine, spans, accumulate, basis, 9, wave=together, **options))
+            found.append((waves[-1][1], dict(waves).get(6)))
+            assert [done for done, _ in waves] == [*range(first + together, len(spans), together), len(spans)]
+    for total, _ in found[1:]:
+        assert_same_bits(total, found[0][0])
+    parts = Accumulators.zero(basis)
+    with open_engine("synchronous") as engine:
+        for _, part in reduce_spans(engine, spans, accumulate, basis, 9, add=Accumulators.__add__, stage="x", wave=3):
+            parts += part
+    assert_same_bits(parts, found[0][0])
+
+
 @pytest.mark.slow
 def test_sums_have_the_same_bits_in_worker_processes():
     assert_same_bits(sums_on("local", 1, "float32"), sums_on("synchronous", 1, "float32"))

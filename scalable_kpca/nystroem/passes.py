@@ -35,14 +35,23 @@ def accumulate_spans(
 ) -> tuple[Accumulators, int]:
     """Sums over all rows, added in the order of the spans, and how many spans a checkpoint had done already.
 
-    Where there is a checkpoint it is written after every wave.
+    Where there is a checkpoint it is written after every wave, of whole groups of `WAVE` spans: how many tasks are
+    given out together decides no bit.
     """
     first, total = checkpoint.load(basis) if checkpoint else (0, Accumulators.zero(basis))
     waves = reduce_spans(
-        engine, spans, accumulate, basis, batch_rows, add=Accumulators.__add__, stage=stage, wave=wave, first=first
+        engine,
+        spans,
+        accumulate,
+        basis,
+        batch_rows,
+        add=Accumulators.__add__,
+        stage=stage,
+        start=total,
+        wave=wave,
+        first=first,
     )
-    for done, part in waves:
-        total += part
+    for done, total in waves:
         if checkpoint is not None:
             checkpoint.save(basis, done, total)
     return total, first

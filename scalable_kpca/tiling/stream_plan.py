@@ -25,7 +25,7 @@ class NystroemPlan:
         Rows that a task reads at a time, rows of a task and their number (of sources that are cut into spans),
         concurrent tasks of a process, processes.
     sum_wave, score_wave : int
-        Tasks whose sum is one step of a checkpoint, tasks whose scores are in memory together.
+        Tasks of a pass of sums that are given out together, tasks whose scores are in memory together.
     row_passes : int
         Reads of the rows: the first look, those of the landmark method, the sums, the scores.
     kernel_values : int

@@ -101,7 +101,7 @@ def plan_nystroem(
         batch_rows=rows_of_batch(n_features),
         span_rows=0,
         n_spans=0,
-        sum_wave=max(WAVE, TASKS_IN_TURN * n_threads * check_whole("n_workers", n_workers)),
+        sum_wave=WAVE * -(-TASKS_IN_TURN * n_threads * check_whole("n_workers", n_workers) // WAVE),
         score_wave=0,
         n_threads=n_threads,
         n_workers=n_workers,
@@ -191,12 +191,14 @@ def _seconds(plan: NystroemPlan, rates: MachineRates, *, is_run: bool) -> float:
     gemm, threads = rates.gemm * (2 if plan.dtype == "float64" else 1), min(plan.n_parallel, plan.n_spans)
     entry = rates.entry + rates.feature * d
     read = rates.stage * n * d
-    # the rate of products is that of CᵀC, where BLAS saves half; and the updates of pivoted Cholesky
-    flops = 2 * n * m * m * (2 if plan.landmarks == "rpcholesky" else 1)
-    summing = (plan.kernel_values - n * m) * entry + gemm * flops + (plan.row_passes - 1) * read
+    # the rate of products is that of CᵀC, where BLAS saves half; scores, and the updates of pivoted Cholesky
+    summing = n * m * entry + gemm * 2 * n * m * m + read
     scoring = n * m * entry + gemm * 2 * n * m * max(plan.n_components, 1) + read
+    pivots = gemm * 2 * n * m * m if plan.landmarks == "rpcholesky" else 0.0
+    choosing = (plan.kernel_values - 2 * n * m) * entry + pivots + (plan.row_passes - 2) * read
     spread = 20 * m * m * d * 4 * gemm * 10 if plan.landmarks == "kmeans++" else 0.0
     solving = 5 * rates.lapack * m**3
     written = n * (8 * max(plan.n_components, 1)) / rates.flush if is_run else 0.0
     started = PROCESS_SECONDS + 2 * n * d * 4 / rates.read if is_run else 0.0
-    return summing / threads + scoring / min(threads, plan.score_wave) + spread + solving + written + started
+    passes = summing / threads + scoring / min(threads, plan.score_wave) + choosing / min(threads, WAVE)
+    return passes + spread + solving + written + started
