@@ -149,18 +149,17 @@ def reduce_spans(
     for given in _waves(len(spans), wave, first):
         graph, keys = _wave(engine, spans, given, function, shared, None, stage)
         name = engine.new_name(f"{stage}-sum")
-        sums, total = [], None
-        if so_far is not None:
-            total = f"{name}-start"
-            graph[total] = so_far
+        sums = [(name, position) for position in range(len(keys))]
         for position, key in enumerate(keys):
-            graph[name, position] = (add, (name, position - 1), key) if position % group else key
-            sums.append((name, position))
-            if position % group == group - 1 or position == len(keys) - 1:
-                before, total = total, sums[-1]
-                if before is not None:
-                    total = (f"{name}-total", position)
-                    graph[total] = (add, before, sums[-1])
+            graph[sums[position]] = (add, sums[position - 1], key) if position % group else key
+        ends: list[Any] = [*sums[group - 1 :: group], *sums[len(sums) // group * group :][-1:]]
+        if so_far is not None:
+            graph[f"{name}-start"] = so_far
+            ends.insert(0, f"{name}-start")
+        total = ends[0]
+        for position, end in enumerate(ends[1:]):
+            total, before = (f"{name}-total", position), total
+            graph[total] = (add, before, end)
         value = _run(engine, spans, graph, sums, given, stage, outputs=[total])[0]
         so_far = None if start is None else value
         yield given.stop, value

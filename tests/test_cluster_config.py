@@ -40,6 +40,8 @@ def load(folder, cluster, *overrides, environment=None):
             "address and scheduler_file are both",
         ),
         ({"kind": "slurm", "scale": 0}, "cluster.scale"),
+        ({"kind": "slurm", "adapt": {"minimum": 1, "maximum": 8}, "wait_for": 4}, "wait_for is 4, and adapt starts 1"),
+        ({"kind": "slurm", "adapt": {"maximum": 8}, "wait_for": 2}, "wait_for is 2, and adapt starts 0"),
         ({"kind": "mars"}, "cluster.kind"),
     ],
 )
@@ -58,8 +60,18 @@ def test_another_kind_that_is_asked_for_leaves_out_what_only_the_first_one_has(t
     environment = {"SKPCA_CLUSTER__KIND": "address", "SKPCA_CLUSTER__ADDRESS": "tcp://h:2"}
     assert load(tmp_path, slurm, environment=environment).address == "tcp://h:2"
     started = {"kind": "import", "import": "a.b:C", "options": {"x": 1}}
-    assert load(tmp_path, started, "cluster.kind=ssh") == ClusterConfig(kind="ssh", options={"x": 1})
+    assert load(tmp_path, started, "cluster.kind=ssh") == ClusterConfig(kind="ssh")  # options are of one class
+    options = 'cluster.options={"y": 2}'
+    for changes in (("cluster.kind=ssh", options), (options, "cluster.kind=ssh")):  # in any order
+        assert load(tmp_path, started, *changes) == ClusterConfig(kind="ssh", options={"y": 2})
+    assert load(tmp_path, started, "cluster.kind=import").options == {"x": 1}
+    by_file = {"kind": "address", "scheduler_file": "s.json", "wait": 9}
+    assert load(tmp_path, by_file, "cluster.kind=address", "cluster.address=tcp://h:1") == ClusterConfig(
+        kind="address", address="tcp://h:1", wait=9
+    )
+    assert load(tmp_path, {"kind": "address", "address": "tcp://h:1"}, "cluster.scheduler_file=s.json").address is None
     # what is asked for is still checked
+    assert ClusterConfig(kind="slurm", adapt={"minimum_jobs": 4}, wait_for=4).wait_for == 4
     with pytest.raises(ConfigError, match="dashboard is for kind local"):
         load(tmp_path, slurm, "cluster.kind=threads", "cluster.dashboard=true")
 

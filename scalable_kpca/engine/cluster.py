@@ -106,8 +106,10 @@ class ClusterEngine(Engine):
                 {"address": address, **answer}
                 for address, answer in sorted(ask_workers(self._client, LAST_SECONDS, _tally, self._token).items())
             ]
-        except ClusterError as error:  # the work is done, and this is said of it where it can be
-            logger.warning("%s", str(error))
+        except (
+            Exception
+        ) as error:  # of a scheduler that is gone by now: the work is done, and this is said where it can be
+            logger.warning("%s", f"what each worker has done is not known: {str(error) or type(error).__name__}")
             return []
 
     def begin_report(self) -> Callable[[], str]:
@@ -181,13 +183,17 @@ class _Tally:
             self.tasks, self.seconds = self.tasks + 1, self.seconds + seconds
 
 
-_tallies: dict[str, _Tally] = {}  # by engine, the last ones
+_tallies: dict[str, _Tally] = {}  # by engine, that which worked last at the end
+_tallying = threading.Lock()
 
 
 def _tally_of(token: str) -> _Tally:
-    if token not in _tallies and len(_tallies) >= MOST_TALLIES:
-        _tallies.pop(next(iter(_tallies)), None)  # of a worker that has been there for long
-    return _tallies.setdefault(token, _Tally())
+    with _tallying:
+        found = _tallies.pop(token) if token in _tallies else _Tally()
+        _tallies[token] = found
+        if len(_tallies) > MOST_TALLIES:
+            del _tallies[next(iter(_tallies))]  # of a worker that has been there for long
+    return found
 
 
 def _tally(token: str, dask_worker: Any = None) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import dask.config
 from dask.utils import format_bytes
 
 from scalable_kpca.engine.connections import wait_for_workers
 from scalable_kpca.engine.opening import client_of
 from scalable_kpca.engine.preflight import sharing_problems, version_problems
 from scalable_kpca.engine.settings import ClusterSettings
-from scalable_kpca.errors import KernelPCAError
+from scalable_kpca.errors import ClusterError, StorageError
 
 __all__ = ["examine_cluster"]
 
@@ -36,6 +37,11 @@ def examine_cluster(
     -------
     facts : dict
     problems : list of str
+
+    Raises
+    ------
+    ConfigError
+        When the settings mean nothing, whatever the cluster is like.
     """
     facts: dict[str, Any] = {}
     problems: list[str] = []
@@ -54,7 +60,7 @@ def examine_cluster(
                 problems += _of_worker(worker, threads, memory, n_threads, needed)
             problems += version_problems(client, settings.patience)
             problems += sharing_problems(client, shared, settings.patience)
-    except KernelPCAError as error:
+    except (ClusterError, StorageError) as error:
         problems.append(str(error))
     return facts, problems
 
@@ -65,7 +71,8 @@ def _of_worker(worker: str, threads: int, memory: int, n_threads: int, needed: i
     if threads > n_threads:
         text = f"worker {worker} has {threads} threads, the plan counts with {n_threads}"
         problems.append(f"{text}; set cluster.n_threads={threads}, or start workers with fewer.")
-    if 0 < memory < needed:
-        text = f"worker {worker} may take {format_bytes(memory)}, the plan takes up to {format_bytes(needed)}"
+    usable = int(memory * float(dask.config.get("distributed.worker.memory.pause") or 1))
+    if 0 < usable < needed:
+        text = f"worker {worker} is paused at {format_bytes(usable)}, the plan takes up to {format_bytes(needed)}"
         problems.append(f"{text}; give workers more memory, or set budget.memory lower.")
     return problems

@@ -6,7 +6,14 @@ from functools import lru_cache
 
 from scalable_kpca.tiling.choices import is_few
 from scalable_kpca.tiling.rates import MachineRates
-from scalable_kpca.tiling.sizes import CERTIFIED_COLUMNS, START_LANDMARKS, Job, run_width, stored_bytes
+from scalable_kpca.tiling.sizes import (
+    CERTIFIED_COLUMNS,
+    SCHEDULER_SECONDS,
+    START_LANDMARKS,
+    Job,
+    run_width,
+    stored_bytes,
+)
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = [
@@ -22,7 +29,6 @@ PROCESS_SECONDS = 1.5  # until a new process has imported what `skpca run` needs
 ARPACK_PASSES = (30, 2)  # and for each component: 36 for 3 of them, 50 for 10, 94 for 30
 PROBE_PASSES = 8  # of a block that looks for what ARPACK missed: 4 to 9
 LANCZOS_SHARE = 0.1  # of the time of LAPACK: few pairs of a formed matrix, and the factorisation that proves them
-SCHEDULER_SECONDS = 1.3e-3  # of one task of worker processes, measured on passes of 10 000 of them
 POWER_PASSES = {"float32": 15, "float64": 20}
 
 

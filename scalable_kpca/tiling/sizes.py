@@ -55,8 +55,8 @@ RUN_ROWS = 32_768  # tiles of a run, side by side: 2²⁷ entries of the largest
 TASKS_A_THREAD = 8  # at least, so that no thread waits long for the last one
 FEWEST_THREADS = 4  # that are planned for: one to four threads run the same tasks, and add in the same order
 MOST_TASKS = 10_000  # a pass: a scheduler keeps them all in memory
-# That a thread evaluates while a scheduler of worker processes deals with one task: `SCHEDULER_SECONDS` at 0.25 G/s.
-SCHEDULED_ENTRIES = 325_000
+SCHEDULER_SECONDS = 1.3e-3  # of a scheduler of worker processes for one task, measured on passes of 10 000
+SCHEDULED_ENTRIES = int(SCHEDULER_SECONDS * 0.25e9)  # that a thread evaluates meanwhile
 
 # Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
 # measured at 180 to 215 MiB.

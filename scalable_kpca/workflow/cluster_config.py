@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -12,7 +13,7 @@ from scalable_kpca.machine import available_processors, resolve_threads
 from scalable_kpca.workflow.kernel_config import Section
 from scalable_kpca.workflow.output_config import Address, LocalPath
 
-__all__ = ["ClusterConfig", "TlsConfig", "of_kind"]
+__all__ = ["ClusterConfig", "TlsConfig", "remaining"]
 
 STARTED = (*BACKENDS, "import")
 CLUSTERS = ("local", "address", "slurm-runner", *STARTED)
@@ -33,11 +34,24 @@ KINDS_OF = {
 }
 
 
-def of_kind(section: dict[str, Any]) -> dict[str, Any]:
-    """What is left of a section whose kind has been replaced: the keys that mean something for it."""
-    alias = {field.alias: name for name, field in ClusterConfig.model_fields.items() if field.alias}
-    kind = section.get("kind")
-    return {key: value for key, value in section.items() if kind in KINDS_OF.get(alias.get(key, key), (kind,))}
+def remaining(section: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    """What a section keeps beside keys and values that are said elsewhere and come before it.
+
+    Of another kind only the keys that mean something for it, and no options, which are those of one class; an address
+    replaces a scheduler's file, and the other way round.
+    """
+    kept, kind = dict(section), said.get("kind", section.get("kind"))
+    if kind != section.get("kind"):
+        alias = {field.alias: name for name, field in ClusterConfig.model_fields.items() if field.alias}
+        kept = {
+            key: value
+            for key, value in section.items()
+            if key != "options" and kind in KINDS_OF.get(alias.get(key, key), (kind,))
+        }
+    for one, other in (("address", "scheduler_file"), ("scheduler_file", "address")):
+        if one in said:
+            kept.pop(other, None)
+    return kept
 
 
 class TlsConfig(Section):
@@ -112,6 +126,13 @@ class ClusterConfig(Section):
             refuse("address and scheduler_file are both given: keep one")
         if self.scale is not None and self.adapt is not None:
             refuse("scale and adapt are both given, and adapt changes what scale has set: keep one")
+        least = (self.adapt or {"minimum": self.wait_for}).get("minimum", 0)
+        counts_otherwise = any(
+            key.startswith("minimum_") for key in self.adapt or {}
+        )  # jobs or cores, of dask-jobqueue
+        if isinstance(least, int) and not counts_otherwise and self.wait_for > max(1, least):
+            # it starts workers for tasks, and there are none before the run begins
+            refuse(f"wait_for is {self.wait_for}, and adapt starts {least} workers by itself: raise its minimum")
         return self
 
     @property

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from scalable_kpca.errors import ConfigError
-from scalable_kpca.workflow.cluster_config import ClusterConfig, of_kind
+from scalable_kpca.workflow.cluster_config import ClusterConfig, remaining
 from scalable_kpca.workflow.config import Config, MonitorConfig, Place
 
 __all__ = ["Draft", "check_place", "draft_of", "load_config", "override_config", "read_draft", "stored_draft"]
@@ -123,10 +123,8 @@ def read_draft(path: Path, overrides: Sequence[str] = (), environment: Mapping[s
     if not isinstance(fields, dict):
         raise ConfigError(f"{path} holds no mapping; a configuration has at least source and output.")
     variables = _variables(os.environ if environment is None else environment)
-    for name, key, value in variables:
-        _apply(fields, name, key, value)
-    for override in overrides:
-        _apply(fields, f"--set {override!r}", *_split(override))
+    changes = [*variables, *((f"--set {override!r}", *_split(override)) for override in overrides)]
+    fields = _changed(fields, changes)
     return Draft(fields, " with ".join([str(path), *(name for name, _, _ in variables)]), path.absolute().parent)
 
 
@@ -160,6 +158,7 @@ def stored_draft(
     monitor = fields.get("monitor")
     if isinstance(monitor, dict):
         fields = {**fields, "monitor": {key: value for key, value in monitor.items() if key != "performance_report"}}
+    changes = []
     for name, key, value in _variables(os.environ if environment is None else environment):
         section = key.partition(".")[0]
         if section not in Config.model_fields:
@@ -169,15 +168,15 @@ def stored_draft(
                 + (f"did you mean {near[0]!r}?" if near else "remove this variable, or correct its name.")
             )
         if section in sections:
-            _apply(fields, name, key, value)
+            changes.append((name, key, value))
     for override in overrides:
         if override.partition("=")[0].partition(".")[0] not in sections:
             raise ConfigError(
                 f"--set {override!r}: only {', '.join(sections)} can be changed here; for anything else `skpca run` "
                 "makes a new base."
             )
-        _apply(fields, f"--set {override!r}", *_split(override))
-    return Draft(fields, "the configuration of the run in force", Path.cwd())
+        changes.append((f"--set {override!r}", *_split(override)))
+    return Draft(_changed(fields, changes), "the configuration of the run in force", Path.cwd())
 
 
 class _Loader(yaml.SafeLoader):
@@ -229,6 +228,17 @@ def _split(override: str) -> tuple[str, str]:
     return key, text
 
 
+def _changed(fields: dict[str, Any], changes: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+    """Fields with origins, dotted keys and YAML values in their order; what of `cluster` they replace goes first."""
+    section = fields.get("cluster")
+    if isinstance(section, dict):
+        said = {key.removeprefix("cluster."): text for _, key, text in changes if key.startswith("cluster.")}
+        fields = {**fields, "cluster": remaining(section, said)}
+    for change in changes:
+        _apply(fields, *change)
+    return fields
+
+
 def _apply(fields: dict[str, Any], origin: str, key: str, text: str) -> None:
     """Set a dotted key to a YAML value."""
     *parents, last = key.split(".")
@@ -241,9 +251,6 @@ def _apply(fields: dict[str, Any], origin: str, key: str, text: str) -> None:
         fields[last] = _parse_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{origin}: the value is not YAML ({error}).") from error
-    if key == "cluster.kind":  # of the kind that the file names there may be keys that this one has not
-        for other in fields.keys() - of_kind(fields).keys():
-            del fields[other]
 
 
 def _explain(problem: Any) -> str:

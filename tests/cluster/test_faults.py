@@ -228,15 +228,6 @@ def test_a_slow_network_that_resets_connections_changes_nothing(tmp_path, refere
         assert resets > 0
 
 
-@pytest.fixture
-def other_libraries(tmp_path):
-    """Environment in which the package has another version."""
-    other = tmp_path / "other" / "scalable_kpca-0.0.9.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: scalable-kpca\nVersion: 0.0.9\n")
-    return {"PYTHONPATH": f"{other.parent}:{Path(__file__).parents[2]}"}
-
-
 def test_workers_with_other_libraries_are_refused_by_name(tmp_path, other_libraries):
     with Cluster(tmp_path) as cluster:
         cluster.start_workers(1, environment=other_libraries)
