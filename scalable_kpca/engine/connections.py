@@ -18,7 +18,16 @@ import dask.config
 from scalable_kpca.engine.settings import ClusterSettings, Tls
 from scalable_kpca.errors import ClusterError, ConfigError, KernelPCAError
 
-__all__ = ["ALLOCATOR", "CONNECT_SECONDS", "active_client", "address_of", "connected", "local", "wait_for_workers"]
+__all__ = [
+    "ALLOCATOR",
+    "CONNECT_SECONDS",
+    "active_client",
+    "address_of",
+    "connected",
+    "local",
+    "wait_for_workers",
+    "worker_environment",
+]
 
 CONNECT_SECONDS = 5  # for a scheduler to answer
 LOOK_SECONDS = 0.2  # between two looks for a file
@@ -61,12 +70,7 @@ def local(n_workers: int | None, n_threads: int, *, dashboard: bool, profile: bo
     """Worker processes on the loopback interface, which end with the block; they may note what they are at."""
     from distributed import Client, LocalCluster
 
-    before = dask.config.get("distributed.nanny.pre-spawn-environ")
-    quiet, environment = {**QUIET, PROFILE: profile}, {**before, **ALLOCATOR, **(HUSHED if profile else {})}
-    for name in ALLOCATOR:
-        # of nannies that start together, distributed leaves its own values in this process, where they would come first
-        if os.environ.get(name) == str(before.get(name)):
-            del os.environ[name]
+    quiet, environment = {**QUIET, PROFILE: profile}, {**worker_environment(), **(HUSHED if profile else {})}
     with (
         dask.config.set({**PATIENCE, **quiet, "distributed.nanny.pre-spawn-environ": environment}),
         LocalCluster(
@@ -79,6 +83,16 @@ def local(n_workers: int | None, n_threads: int, *, dashboard: bool, profile: bo
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def worker_environment() -> dict[str, str]:
+    """Variables with which a nanny of this process is to start its worker."""
+    before = dask.config.get("distributed.nanny.pre-spawn-environ")
+    for name in ALLOCATOR:
+        # of nannies that start together, distributed leaves its own values in this process, where they would come first
+        if os.environ.get(name) == str(before.get(name)):
+            del os.environ[name]
+    return {**before, **ALLOCATOR}
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """One job of Slurm as a cluster: `srun` starts the same command many times, and each of them takes a part.
 
-The first task is the scheduler, the second one goes on with the command, all others are workers.
+The first task is the scheduler, the second one goes on with the command, all others are workers, each below a nanny
+that starts it again when it dies: a task that ends would take the others with it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask.config
+
+from scalable_kpca.engine.connections import worker_environment
 from scalable_kpca.errors import ClusterError, ConfigError
 
 __all__ = ["scheduler_file_of", "taking_part"]
@@ -68,16 +72,22 @@ def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
             "scheduler_options": {**NO_PAGES, **options.get("scheduler_options", {})},
             "worker_options": {**NO_PAGES, **_granted(), **options.get("worker_options", {})},
         }
-        runner = jobqueue.SLURMRunner(**{**options, **own})
+        with dask.config.set({"distributed.nanny.pre-spawn-environ": worker_environment()}):
+            runner = jobqueue.SLURMRunner(**{"worker_class": "distributed.Nanny", **options, **own})
     except TypeError as error:
         raise ConfigError(f"SLURMRunner does not take these options: {error}; correct cluster.options.") from error
     except Exception as error:
         raise ClusterError(f"SLURMRunner could not begin: {error or type(error).__name__}.") from error
     with runner:
+        is_told = False
         try:
             yield
+        except KeyboardInterrupt:
+            is_told = True  # there is no time to wait
+            raise
         finally:
-            _await_workers(runner)
+            if not is_told:
+                _await_workers(runner)
             scheduler_file_of(options).unlink(missing_ok=True)
 
 

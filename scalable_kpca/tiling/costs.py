@@ -8,7 +8,7 @@ from scalable_kpca.tiling.choices import is_few
 from scalable_kpca.tiling.rates import MachineRates
 from scalable_kpca.tiling.sizes import (
     CERTIFIED_COLUMNS,
-    SCHEDULER_SECONDS,
+    RUN_ROWS,
     START_LANDMARKS,
     Job,
     run_width,
@@ -29,6 +29,8 @@ PROCESS_SECONDS = 1.5  # until a new process has imported what `skpca run` needs
 ARPACK_PASSES = (30, 2)  # and for each component: 36 for 3 of them, 50 for 10, 94 for 30
 PROBE_PASSES = 8  # of a block that looks for what ARPACK missed: 4 to 9
 LANCZOS_SHARE = 0.1  # of the time of LAPACK: few pairs of a formed matrix, and the factorisation that proves them
+# Of a scheduler's processor, for a key of a graph and for what one needs of another; measured, see docs/scaling.md.
+SCHEDULER_KEY, SCHEDULER_EDGE = 0.45e-3, 66e-6
 POWER_PASSES = {"float32": 15, "float64": 20}
 
 
@@ -91,7 +93,7 @@ def pass_seconds(
     disk = _disk_seconds(stored_bytes(job, home, tile_rows), rates, writing=first)
     working = busy * (share + (1 - share) / n_tasks)
     if job.n_workers > 1:
-        working = max(working, SCHEDULER_SECONDS * n_tasks)
+        working = max(working, _scheduling_seconds(tiling, run_width(n, tile_rows, job.n_threads, job.n_workers)))
     return working + disk + rates.task * n_tasks
 
 
@@ -156,6 +158,15 @@ def fit_seconds(job: Job, home: str, tile_rows: int, rates: MachineRates, *, is_
     passes += certifying * one(job.pass_columns) + probing * one(1 + job.block_columns)
     beside = start_seconds(job, rates) + solver_seconds(job, rates)
     return staging_seconds(job, rates, is_run=is_run) + beside + passes
+
+
+def _scheduling_seconds(tiling: Tiling, width: int) -> float:
+    """Seconds of a scheduler of worker processes with a pass: vectors, runs, sums of segments, finished blocks."""
+    segments = tiling.segments(max(width, RUN_ROWS // tiling.tile_rows))
+    runs, sums = tiling.n_tasks(width), sum(segment.stop for segment in segments)
+    # a run takes the vectors of its tiles and block row, and is taken by two or three sums; a sum by the next one
+    edges = tiling.n_tiles + 4 * runs + 2 * sums
+    return SCHEDULER_KEY * (2 * tiling.n_blocks + runs + sums) + SCHEDULER_EDGE * edges
 
 
 def _is_lanczos(job: Job) -> bool:

@@ -55,8 +55,7 @@ RUN_ROWS = 32_768  # tiles of a run, side by side: 2²⁷ entries of the largest
 TASKS_A_THREAD = 8  # at least, so that no thread waits long for the last one
 FEWEST_THREADS = 4  # that are planned for: one to four threads run the same tasks, and add in the same order
 MOST_TASKS = 10_000  # a pass: a scheduler keeps them all in memory
-SCHEDULER_SECONDS = 1.3e-3  # of a scheduler of worker processes for one task, measured on passes of 10 000
-SCHEDULED_ENTRIES = int(SCHEDULER_SECONDS * 0.25e9)  # that a thread evaluates meanwhile
+SCHEDULED_ENTRIES = 500_000  # that a thread evaluates while a scheduler of processes deals with one task: 2 ms
 
 # Resident size of the interpreter with every import of a run, and what the allocator and the thread stacks keep;
 # measured at 180 to 215 MiB.
@@ -154,17 +153,18 @@ def run_width(n_samples: int, tile_rows: int, n_threads: int, n_workers: int = 1
     Notes
     -----
     Up to `RUN_ROWS` rows side by side; fewer when that leaves less than `TASKS_A_THREAD` tasks a thread; more when a
-    pass would have more than `MOST_TASKS`, or so many that workers would wait for their scheduler, which deals with one
-    task after another. At n = 100 000 on two threads: 8 tiles of 4000 rows, 52 tasks a pass.
+    pass would have more than `MOST_TASKS`. Processes get no narrower runs for tasks that their scheduler, which deals
+    with one after another, could not give out while they work. At n = 100 000 on two threads: 8 tiles of 4000 rows, 52
+    tasks a pass.
     """
     tiling, n_parallel = Tiling(n_samples, tile_rows), max(n_threads * n_workers, FEWEST_THREADS)
-    n_most = MOST_TASKS
-    if n_workers > 1 and n_parallel > FEWEST_THREADS:
+    n_enough = TASKS_A_THREAD * n_parallel
+    if n_workers > 1:
         dealt = n_samples**2 // 2 // (n_parallel * SCHEDULED_ENTRIES)
-        n_most = min(MOST_TASKS, max(TASKS_A_THREAD * FEWEST_THREADS, n_parallel, dealt))
+        n_enough = min(n_enough, max(TASKS_A_THREAD * FEWEST_THREADS, dealt))
     widest = min(tiling.n_blocks, max(1, RUN_ROWS // tile_rows))
     # the number of tasks falls as runs get wider
-    enough, most = -TASKS_A_THREAD * n_parallel, -n_most
+    enough, most = -n_enough, -MOST_TASKS
     balanced = bisect_right(range(1, widest + 1), enough, key=lambda width: -tiling.n_tasks(width))
     schedulable = bisect_left(range(1, tiling.n_blocks), most, key=lambda width: -tiling.n_tasks(width)) + 1
     return max(1, balanced, schedulable)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.cluster.processes import begin, skpca, wait_until
+from tests.cluster.processes import begin, is_worker, skpca, wait_until
 from tests.cluster.slurm import Slurm, slurm
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
 from tests.support import skip
@@ -199,6 +199,20 @@ def test_an_attempt_after_the_results_are_in_force_has_done_its_work(cluster, tm
     assert "attempt 1 ended with 99" in log_of(tmp_path)
 
 
+def n_tiles(output: Path) -> int:
+    return len(list(output.glob("runs/*/gram.zarr/tiles/c/*/*")))
+
+
+def workers_of(job: str) -> list[psutil.Process]:
+    """Worker processes below the tasks of a job."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("SLURM_JOB_ID") == job and is_worker(process):
+                found.append(process)
+    return found
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """Folder with a job of 30 000 rows and, of the same job on threads, the results."""
@@ -233,7 +247,12 @@ def test_a_job_at_its_time_limit_goes_on_in_its_next_attempt(cluster, large):
     wait_until(lambda: "attempt 0 ended with 75" in log_of(folder), 120)
     assert not (folder / "requeued" / "latest.json").exists()
     start_again(cluster, number, "TimeLimit=10")
+    # a worker dies in mid-pass: its nanny starts it again, and the job goes on
+    committed = n_tiles(folder / "requeued")
+    worker = wait_until(lambda: n_tiles(folder / "requeued") > committed and workers_of(number))[0]
+    worker.kill()
     assert cluster.exit_code(number) == 0, log_of(folder)
+    assert "Restarting worker" in log_of(folder)
     assert "attempt 1 ended with 0" in log_of(folder)
     assert bits_of(latest_run(folder / "requeued")) == reference
 

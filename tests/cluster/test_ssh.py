@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cluster.processes import skpca, wait_until
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {**JOBS["tiles in memory, ARPACK"], "tile_rows": 10}
+SECTION = yaml.safe_load((ROOT / "cluster" / "ssh" / "section.yaml").read_text())["cluster"]
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 
 CONFIGURATION = """\
@@ -71,14 +73,16 @@ def _answers(port: int) -> bool:
 def test_workers_over_ssh_give_the_bits_of_threads(tmp_path):
     assert skpca("run", write_job(tmp_path, FIELDS, output={"path": "reference"})).returncode == 0
     with sshd(tmp_path) as login:
+        # the section that users copy, with what is of this machine
         options = {
+            **SECTION["options"],
             "hosts": ["127.0.0.1"] * 3,  # the first is for the scheduler
             "connect_options": login,
-            "scheduler_options": {"host": "127.0.0.1", "dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            "worker_options": {"nthreads": 1},
             "remote_python": sys.executable,
         }
-        section = {"kind": "ssh", "options": options, "wait_for": 2, "wait": 60}
+        options["scheduler_options"] |= {"host": "127.0.0.1"}
+        options["worker_options"] |= {"nthreads": 1, "memory_limit": "1GB"}
+        section = {**SECTION, "options": options, "n_threads": 1}
         done = skpca("run", write_job(tmp_path, FIELDS, cluster=section))
         assert done.returncode == 0, done.stderr
         assert bits_of(latest_run(tmp_path / "out")) == bits_of(latest_run(tmp_path / "reference"))
