@@ -41,7 +41,8 @@ NOT_SIMULATED = """\
 Not simulated: what leaves a worker (it is as much as comes in, but from a few workers when all of them want the same
 value); a shared file system, which has to deliver the rows of an exact fit to every worker once, 2.6 TB for ten
 million rows and a thousand workers; two workers on one machine, which share its link; more work of the scheduler for
-more workers; lost workers; memory. Real times will be longer.
+more workers; lost workers; memory. Real times will be longer. The scheduler's
+numbers depend on its machine: with more to do beside, this one took 0.50 ms a task and 100 µs a value.
 """
 
 REAL = """\
