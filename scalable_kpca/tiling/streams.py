@@ -22,6 +22,7 @@ SMALLEST_SPAN, LARGEST_SPAN = 8192, 262_144  # rows of a task: half a second of 
 SCORE_BYTES = tuple(2**power for power in range(28, 21, -1))  # that the scores of two tasks a thread may take, tried
 SPANS_A_THREAD = 2  # at least: fewer and larger ones decode less of a large row group in vain
 TASKS_IN_TURN = 2  # that are given out for each thread of all processes: one runs, one is next
+SUMS_IN_TURN = 4  # of sums, which take no memory of this process: what is waited for at the end is a smaller part
 DECODE_BYTES = 64 * 2**20  # of a task that reads a file: pages and dictionaries of all columns, and what is kept freed
 PIVOT_ROUNDS = 10  # passes of randomly pivoted Cholesky: 5 to 16
 
@@ -101,7 +102,7 @@ def plan_nystroem(
         batch_rows=rows_of_batch(n_features),
         span_rows=0,
         n_spans=0,
-        sum_wave=WAVE * -(-TASKS_IN_TURN * n_threads * check_whole("n_workers", n_workers) // WAVE),
+        sum_wave=WAVE * -(-SUMS_IN_TURN * n_threads * check_whole("n_workers", n_workers) // WAVE),
         score_wave=0,
         n_threads=n_threads,
         n_workers=n_workers,

@@ -7,6 +7,7 @@ import platform
 
 import pytest
 
+from scalable_kpca.engine import ClusterSettings, open_engine
 from tests.cluster.processes import Cluster, skpca
 from tests.recovery.jobs import JOBS, latest_run, write_job
 
@@ -25,6 +26,18 @@ def test_each_worker_says_how_many_tasks_it_had(tmp_path, name):
     assert {(worker["host"], worker["threads"]) for worker in workers} == {(platform.node(), 1)}
     assert sum(worker["tasks"] for worker in workers) > 4
     assert all((worker["seconds"] > 0) == (worker["tasks"] > 0) for worker in workers)
+
+
+def test_a_scheduler_that_is_gone_costs_the_account_and_nothing_else(tmp_path, caplog):
+    with Cluster(tmp_path) as cluster:
+        cluster.start_workers(1)
+        with open_engine(ClusterSettings("address", address=cluster.address)) as engine:
+            assert engine.run({"x": (abs, -1)}, ["x"])[0] == [1]
+            assert [worker["tasks"] for worker in engine.workers()] == [1]
+            cluster.scheduler.kill()
+            cluster.scheduler.wait()
+            assert engine.workers() == []
+    assert "what each worker has done is not known" in caplog.text
 
 
 def test_a_run_in_one_process_names_no_workers(tmp_path):

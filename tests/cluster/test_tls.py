@@ -193,6 +193,7 @@ def test_the_scripts_of_the_repository_make_a_cluster_that_its_section_uses(copi
     reference = skpca("run", write_job(copied, FIELDS, output={"path": "reference"}))
     assert reference.returncode == 0
     section = yaml.safe_load((copied / "tls" / "section.yaml").read_text())["cluster"]
+    section |= {"n_workers": 2, "n_threads": 1, "wait_for": 2}  # of this machine
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     with contextlib.ExitStack() as stack:
         for command in (["scheduler.sh", "--port", "0"], ["worker.sh", "--nworkers", "2", "--nthreads", "1"]):
