@@ -38,7 +38,7 @@ ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(64 * 2**20), "MALLOC_MMAP_THRESHOLD_"
 
 
 # What workers do beside their tasks needs the interpreter's lock, a hundred times a second by default: a pass over
-# 40 000 rows on two worker processes took 1.2 times as long as on two threads with it, and as long as that without.
+# 40 000 rows on two worker processes took a tenth longer with it than without. [docs/decisions/0024]
 PROFILE = "distributed.worker.profile.enabled"
 QUIET = {
     PROFILE: False,

@@ -103,7 +103,7 @@ class ClusterSettings:
     stall : float
         Seconds without anything finished after which a run gives up.
     report : bool
-        Whether a performance report is to be made: workers of ``"local"`` note what they are at, which takes a fifth of
+        Whether a performance report is to be made: workers of ``"local"`` note what they are at, which takes a tenth of
         a pass, and a scheduler that could not draw it is refused.
     """
 

@@ -15,7 +15,7 @@ ROWS = {
     "small": Row("small data beside scikit-learn, and what imports take", 2000, 7, small.small),
     "strip-throughput": Row("recompute throughput beside one strip in the cache", 40_000, 3, passes.strip_throughput),
     "schedulers": Row("one pass by Dask threads, a bare pool and worker processes", 40_000, 3, passes.schedulers),
-    "many-tasks": Row("ten thousand tasks in one pass on two worker processes", 10_000, 3, passes.many_tasks),
+    "many-tasks": Row("ten thousand tasks in one pass on two worker processes", 10_000, 1, passes.many_tasks),
     "exact-20k": Row("exact fit beside scikit-learn", 20_000, 3, fits.exact_20k),
     "naive-dask": Row("exact fit beside a naive Dask program", 20_000, 3, fits.naive_dask),
     "plan": Row("the plan beside what happened", 20_000, 3, fits.plan),
