@@ -3,7 +3,7 @@
 # HOST is this machine's; --nworkers, --nthreads and --memory-limit say how much of it is given. The address of the
 # scheduler is in scheduler.json, in this directory; or say --scheduler-file PATH.
 set -eu
-# what workers do beside their tasks, as seldom as may be: else a pass takes up to 1.2 times as long
+# what workers do beside their tasks, as seldom as may be: else a pass takes a tenth longer
 export DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL=1s
 certificates=$1 host=$2
 shift 2

@@ -48,7 +48,7 @@ class MonitorConfig(Section):
         description="File *.html, relative to the configuration file, in a directory that exists: dask's performance "
         "report of the tasks of run or update, replaced as a whole when there were some. It takes a Dask scheduler, "
         "any cluster.kind but threads and synchronous, and bokeh there; a run with it is slower, of kind local by a "
-        "fifth. An earlier run's is not gone on with: each command is asked anew.",
+        "tenth. An earlier run's is not gone on with: each command is asked anew.",
     )
     job: Name | None = Field(default=None, description="Name of the job; by default that of the output directory.")
     namespace: Name = Field(default="skpca", description="Of the job in OpenLineage.")

@@ -37,6 +37,7 @@ def run(cluster, tasks):
     return cluster.run(), done
 
 
+@pytest.mark.slow
 def test_page_is_what_the_program_writes():
     written = Path(__file__).parents[2].joinpath("docs", "scaling.md").read_text(encoding="utf-8")
     assert written == scaling.page(), "python -m tests.benchmarks.scaling > docs/scaling.md"
