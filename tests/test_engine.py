@@ -2,9 +2,12 @@
 
 import operator
 import os
+import re
+import signal
 import socket
 import threading
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import dask
 import distributed
@@ -259,12 +262,49 @@ def test_address_without_a_scheduler_is_a_cluster_error():
         pass
 
 
-def test_address_that_is_not_one_is_a_cluster_error():
-    settings = ClusterSettings("address", address="nowhere://here")
-    with pytest.raises(ClusterError, match="nowhere://here"), open_engine(settings):
+@pytest.mark.parametrize("address", ["nowhere://here", "tcp://here", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:0"])
+def test_address_that_is_not_one_is_a_mistake_in_the_settings(address):
+    with (
+        pytest.raises(ConfigError, match=f"cluster.address={address} is no address"),
+        open_engine(ClusterSettings("address", address=address)),
+    ):
         pass
-    with pytest.raises(ValueError, match="No global client"):  # the half-made one does not stay behind
+    with pytest.raises(ValueError, match="No global client"):  # no half-made one stays behind
         distributed.get_client()
+
+
+def test_file_of_a_scheduler_is_one(tmp_path):
+    for place in (Path("/dev/zero"), tmp_path):
+        settings = ClusterSettings("address", scheduler_file=place)
+        with pytest.raises(ConfigError, match="is no file"), open_engine(settings):
+            pass
+
+
+CLASSES = {
+    "a getter": ("os:getcwd", "os:getcwd() is no cluster of dask but of type str"),
+    "a mapping": ("builtins:dict", "is no cluster of dask but of type dict"),
+    "no such class": ("os:Nothing", "cluster.import='os:Nothing' names no class"),
+    "an end": ("builtins:exit", "builtins:exit() has ended this command"),
+    "an error": ("broken_module:Cluster", "broken_module:Cluster cannot be imported (it is broken)"),
+    "another end": ("ending_module:Cluster", "ending_module:Cluster cannot be imported (3)"),
+    "no workers": ("distributed:SpecCluster", "cluster.kind import starts no workers by itself: set cluster.scale"),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_is_no_cluster_is_a_mistake_in_the_settings_and_leaves_signals_alone(name, tmp_path, monkeypatch):
+    (tmp_path / "broken_module.py").write_text(
+        "import signal\nsignal.signal(signal.SIGINT, lambda *_: None)\nraise RuntimeError('it is broken')\n"
+    )
+    (tmp_path / "ending_module.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    path, words = CLASSES[name]
+    options = {"scheduler": {"cls": distributed.Scheduler, "options": {"dashboard": False, "port": 0}}}
+    settings = ClusterSettings("import", class_path=path, options=options if name == "no workers" else {})
+    with pytest.raises(ConfigError, match=re.escape(words)), open_engine(settings):
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_address_must_be_given():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from scalable_kpca.engine.connections import new_client
 from scalable_kpca.engine.settings import BACKENDS, ClusterSettings
 from scalable_kpca.errors import ClusterError, ConfigError, KernelPCAError
 
@@ -32,16 +35,15 @@ def started(settings: ClusterSettings) -> Iterator[Any]:
     ClusterError
         When the cluster does not start: what its library says.
     """
-    from distributed import Client
-
     path, extra = BACKENDS.get(settings.kind, (settings.class_path, None))
     start = _class_of(path, extra)
     with _named(f"{path}({', '.join(settings.options)})"):
         cluster = start(**settings.options)
+        _check_cluster(cluster, path)
     with _ended(cluster, path):
         with _named(f"the cluster of {path}"):
             _scale(cluster, settings)
-            client = Client(cluster, set_as_default=False)
+            client = new_client(cluster)
         with client:
             yield client
 
@@ -55,19 +57,20 @@ def _ended(cluster: Any, path: str | None) -> Iterator[None]:
         try:
             cluster.close()
         except Exception as error:  # of any library, also an assertion
-            reason = str(error) or type(error).__name__
-            logger.warning("%s", f"the cluster of {path} could not be ended ({reason}); see that nothing of it is left")
+            text = f"the cluster of {path} could not be ended ({_said(error)}); see that nothing of it is left"
+            logger.warning("%s", text)
 
 
 def _scale(cluster: Any, settings: ClusterSettings) -> None:
     from distributed import SpecCluster
 
+    adapt = settings.adapt or {}
     if isinstance(settings.scale, Mapping):
         cluster.scale(**settings.scale)
     elif settings.scale is not None:
         cluster.scale(settings.scale)
-    if settings.adapt is not None:
-        cluster.adapt(**settings.adapt)
+    elif adapt.get("minimum"):
+        cluster.scale(adapt["minimum"])  # at once, and not when it looks for the first time
 
     async def is_scaled() -> None:
         await cluster
@@ -76,6 +79,13 @@ def _scale(cluster: Any, settings: ClusterSettings) -> None:
 
     if isinstance(cluster, SpecCluster):  # it starts them meanwhile, and would only log that it could not
         cluster.sync(is_scaled)
+        if not cluster.worker_spec and settings.adapt is None:
+            raise ConfigError(
+                f"cluster.kind {settings.kind} starts no workers by itself: set cluster.scale to their number, or "
+                "cluster.adapt."
+            )
+    if settings.adapt is not None:
+        cluster.adapt(**adapt)
 
 
 def _class_of(path: str | None, extra: str | None) -> Any:
@@ -84,12 +94,41 @@ def _class_of(path: str | None, extra: str | None) -> Any:
     if not module or not colon or not name.isidentifier():
         raise ConfigError(f"cluster.import={path!r} names no class; give it as package.module:Class.")
     try:
-        return getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        remedy = f'pip install "scalable-kpca[{extra}]"' if extra else "install its package, or correct cluster.import"
-        raise ConfigError(f"{path} cannot be imported ({error}): {remedy}.") from error
+        with _signals_kept():
+            return getattr(importlib.import_module(module), name)
     except AttributeError as error:
-        raise ConfigError(f"{module} has no {name}; correct cluster.import.") from error
+        raise ConfigError(f"cluster.import={path!r} names no class: {error}; correct it.") from error
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        remedy = f'pip install "scalable-kpca[{extra}]"' if extra else "install its package, or correct cluster.import"
+        raise ConfigError(f"{path} cannot be imported ({_said(error)}): {remedy}.") from error
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Give signals back to whom they belong: dask-jobqueue takes SIGINT, and ends with exit code 0 on it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what signals do
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_cluster(cluster: Any, path: str | None) -> None:
+    """ConfigError unless an object is one of dask's clusters, as far as can be seen."""
+    missing = [name for name in ("scheduler_address", "scale", "close") if not hasattr(cluster, name)]
+    if missing:
+        raise ConfigError(
+            f"{path}() is no cluster of dask but of type {type(cluster).__name__}, without {', '.join(missing)}; "
+            "correct cluster.import."
+        )
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 @contextmanager
@@ -101,6 +140,7 @@ def _named(what: str) -> Iterator[None]:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what} cannot be started with these settings: {error}; correct section cluster.") from error
+    except SystemExit as error:
+        raise ConfigError(f"{what} has ended this command ({_said(error)}); correct section cluster.") from error
     except Exception as error:
-        text = str(error) or type(error).__name__
-        raise ClusterError(f"{what} could not be started: {text}; correct it, and run again.") from error
+        raise ClusterError(f"{what} could not be started: {_said(error)}; correct it, and run again.") from error

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,14 @@ __all__ = [
     "address_of",
     "connected",
     "local",
+    "new_client",
     "wait_for_workers",
     "worker_environment",
 ]
 
 CONNECT_SECONDS = 5  # for a scheduler to answer
 LOOK_SECONDS = 0.2  # between two looks for a file
+MOST_BYTES = 2**20  # of it
 
 # distributed has its workers return every freed array to the system, and get fresh pages for the next one: a pass takes
 # 1.4 times as long by that. These are what glibc arrives at by itself where nobody interferes.
@@ -68,7 +71,7 @@ def active_client() -> Any:
 @contextmanager
 def local(n_workers: int | None, n_threads: int, *, dashboard: bool, profile: bool = False) -> Iterator[Any]:
     """Worker processes on the loopback interface, which end with the block; they may note what they are at."""
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
 
     quiet, environment = {**QUIET, PROFILE: profile}, {**worker_environment(), **(HUSHED if profile else {})}
     with (
@@ -80,9 +83,30 @@ def local(n_workers: int | None, n_threads: int, *, dashboard: bool, profile: bo
             dashboard_address="127.0.0.1:0",  # of its other pages, which would else be served to everyone
             scheduler_kwargs={"dashboard": dashboard},
         ) as cluster,
-        Client(cluster, set_as_default=False) as client,
+        new_client(cluster) as client,
     ):
         yield client
+
+
+def new_client(*arguments: Any, **options: Any) -> Any:
+    """A client that is not the active one and that whoever asks for it closes."""
+    return _client_class()(*arguments, set_as_default=False, **options)
+
+
+@cache
+def _client_class() -> Any:
+    from distributed import Client
+
+    class OwnClient(Client):
+        """A client that does not close itself when it is collected.
+
+        One that was interrupted while it was made would wait a minute then, for a loop that has ended with its cluster.
+        """
+
+        def __del__(self) -> None:
+            pass
+
+    return OwnClient
 
 
 def worker_environment() -> dict[str, str]:
@@ -98,16 +122,16 @@ def worker_environment() -> dict[str, str]:
 @contextmanager
 def connected(address: str, tls: Tls | None) -> Iterator[Any]:
     """A client of a scheduler that runs."""
-    from distributed import Client, Security
+    from distributed import Security
 
     if tls is not None and not address.startswith("tls://"):
         raise ConfigError(f"cluster.tls is given, and cluster.address={address} is not encrypted; use tls://HOST:PORT.")
+    _check_address(address)
     try:
-        _check_address(address)
         # the connection first: a client that fails to connect logs tracebacks when it is thrown away
         security = Security() if tls is None else tls.security()
         asyncio.run(_greet(address, _certificates(address, tls, security)))
-        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, security=security)
+        client = new_client(address, timeout=CONNECT_SECONDS, security=security)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
         if isinstance(error, KernelPCAError):
             raise
@@ -161,10 +185,13 @@ def wait_for_workers(client: Any, count: int, seconds: float) -> None:
 
 def _written_address(file: Path, seconds: float) -> str:
     """The address in the file of a scheduler, which may be about to write it."""
+    if file.exists() and not file.is_file():
+        raise ConfigError(f"cluster.scheduler_file: {file} is no file; give what a scheduler writes.")
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return str(json.loads(file.read_bytes())["address"])
+            with file.open("rb") as stream:
+                return str(json.loads(stream.read(MOST_BYTES))["address"])
         except FileNotFoundError as error:
             said: Exception = error
         except (OSError, ValueError, KeyError, TypeError) as error:  # it may be half written
@@ -229,10 +256,19 @@ def _close(client: Any) -> None:
 
 
 def _check_address(address: str) -> None:
+    """ConfigError for what can be no scheduler's address, whoever listens."""
     from distributed.comm.addressing import parse_address, parse_host_port
     from distributed.comm.registry import get_backend
 
-    scheme, place = parse_address(address)
-    get_backend(scheme)
-    if scheme != "inproc":
-        parse_host_port(place)
+    port = 1
+    try:
+        scheme, place = parse_address(address)
+        get_backend(scheme)
+        if scheme != "inproc":
+            _, port = parse_host_port(place)
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(
+            f"cluster.address={address} is no address ({error}); give tcp://HOST:PORT or tls://."
+        ) from error
+    if not 0 < port < 65536:
+        raise ConfigError(f"cluster.address={address} is no address: ports are 1 to 65535; give tcp://HOST:PORT.")

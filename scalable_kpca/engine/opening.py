@@ -12,7 +12,7 @@ from typing import Any
 import dask.config
 
 from scalable_kpca.engine.backends import started
-from scalable_kpca.engine.base import Engine, Listener
+from scalable_kpca.engine.base import Engine, Event, Listener
 from scalable_kpca.engine.blas import single_threaded_blas
 from scalable_kpca.engine.cluster import ClusterEngine
 from scalable_kpca.engine.connections import active_client, address_of, connected, local, wait_for_workers
@@ -87,12 +87,22 @@ def open_engine(
                 engine.close()
         else:
             with client_of(settings, n_threads) as client:
-                wait_for_workers(client, settings.wait_for, settings.seconds)
+                _join(client, settings, listener)
                 if settings.kind != "local" or shared is not None:
                     check_workers(client, shared, settings.patience)
                 if settings.report:
                     check_report(client, settings.patience)
                 yield ClusterEngine(client, listener, stall=settings.stall)
+
+
+def _join(client: Any, settings: ClusterSettings, listener: Listener | None) -> None:
+    """Wait for workers, and say so where they are not there yet: they may be in a queue for an hour."""
+    found, tell = len(client.nthreads()), listener or (lambda _: None)
+    if found < settings.wait_for:
+        tell(Event("workers", found, settings.wait_for))
+    wait_for_workers(client, settings.wait_for, settings.seconds)
+    if found < settings.wait_for:
+        tell(Event("workers", settings.wait_for, settings.wait_for))
 
 
 def client_of(settings: ClusterSettings, n_threads: int) -> AbstractContextManager[Any]:

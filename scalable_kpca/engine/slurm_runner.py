@@ -17,12 +17,12 @@ from typing import Any
 
 import dask.config
 
-from scalable_kpca.engine.connections import worker_environment
+from scalable_kpca.engine.connections import new_client, worker_environment
 from scalable_kpca.errors import ClusterError, ConfigError
 
 __all__ = ["scheduler_file_of", "taking_part"]
 
-VARIABLES = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID")
+VARIABLES = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID")  # the last one of srun alone
 CLIENT = 1  # number of the task that goes on
 JOIN_SECONDS = 60.0
 NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # which would else be served to everyone
@@ -102,9 +102,7 @@ def scheduler_file_of(options: Mapping[str, Any]) -> Path:
 
 def _await_workers(runner: Any) -> None:
     """Let every worker join before the scheduler is ended, or give up: one that finds nobody would look on and on."""
-    from distributed import Client
-
-    with contextlib.suppress(OSError, TimeoutError), Client(runner, set_as_default=False) as client:
+    with contextlib.suppress(OSError, TimeoutError), new_client(runner) as client:
         client.wait_for_workers(runner.n_workers, timeout=JOIN_SECONDS)
 
 

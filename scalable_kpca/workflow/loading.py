@@ -266,7 +266,7 @@ def _explain(problem: Any) -> str:
     for part in place[:-1]:
         kind = section.model_fields[part].annotation
         section = next((member for member in get_args(kind) if hasattr(member, "model_fields")), kind)
-    known = list(section.model_fields)
+    known = [field.alias or name for name, field in section.model_fields.items()]
     near = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
     advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
     return f"unknown key {'.'.join(place)!r}: {advice}"

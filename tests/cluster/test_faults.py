@@ -276,7 +276,7 @@ def test_a_directory_that_workers_do_not_see_is_refused_before_anything_is_compu
         finished = skpca("run", on(cluster, tmp_path))
     assert finished.returncode == 69
     assert "is not shared with worker tcp://127.0.0.1:" in finished.stderr
-    assert "(No such file or directory:)" in finished.stderr
+    assert "(No such file or directory)" in finished.stderr
     assert leftovers(tmp_path / "out") == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -255,6 +256,29 @@ def test_a_job_at_its_time_limit_goes_on_in_its_next_attempt(cluster, large):
     assert "Restarting worker" in log_of(folder)
     assert "attempt 1 ended with 0" in log_of(folder)
     assert bits_of(latest_run(folder / "requeued")) == reference
+
+
+def test_ctrl_c_ends_a_run_with_its_exit_code_and_its_jobs_with_it(cluster, tmp_path):
+    options = {**WORKERS, "log_directory": str(tmp_path / "logs")}
+    section = {"kind": "slurm", "options": options, "adapt": {"minimum": 1, "maximum": 2}, "wait": 120}
+    running = begin("run", write_job(tmp_path, {**FIELDS, "tile_rows": 3}, cluster=section))
+    wait_until(lambda: cluster("squeue", "-h") != "" or running.poll() is not None, 60)
+    running.send_signal(signal.SIGINT)
+    done = running.finish(60)
+    assert done.returncode == 75, done.stderr
+    assert "resumes" in done.stderr
+    wait_until(lambda: cluster("squeue", "-h") == "")
+
+
+def test_a_batch_script_without_srun_is_told_so(cluster, tmp_path):
+    job = write_job(tmp_path, FIELDS, cluster={"kind": "slurm-runner"})
+    command = f"skpca run {job}"
+    number = cluster("sbatch", "--parsable", "--ntasks=4", f"--output={tmp_path}/log", "--wrap", command)
+    assert cluster.exit_code(number) == 78, log_of(tmp_path)
+    assert "SLURM_STEP_ID is not set: start this command by `srun`" in log_of(tmp_path)
+    number = submit(cluster, tmp_path, "--ntasks=2", job=job)
+    assert cluster.exit_code(number) == 78
+    assert "2 tasks, at least 3 are needed" in log_of(tmp_path)
 
 
 @pytest.mark.usefixtures("cluster")
