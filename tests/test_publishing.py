@@ -96,6 +96,24 @@ def test_a_writer_that_slept_while_another_published_is_refused_by_its_number(tm
             sleeper.point_to(run)
 
 
+@pytest.mark.parametrize(("is_lost", "error", "words"), [
+    (True, LockedError, "was taken away from this process"),
+    (False, StorageError, "half written"),
+])  # fmt: skip
+def test_a_write_that_fails_since_the_lock_was_lost_says_that_it_was_lost(tmp_path, is_lost, error, words):
+    output = Output(tmp_path / "out")
+    run = output.run(run_job(write_job(tmp_path, STORED)).name)
+
+    def fail():
+        with writing(output, run):
+            if is_lost:
+                output.lock.unlink()
+            raise StorageError("what was half written is gone")
+
+    with pytest.raises(error, match=words):
+        fail()
+
+
 @pytest.mark.slow
 def test_a_run_that_was_stopped_and_lost_its_lock_leaves_the_other_runs_results_alone(tmp_path):
     """SIGSTOP in the middle, the lock removed by force, the same job by another process, SIGCONT."""

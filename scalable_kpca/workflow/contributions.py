@@ -144,6 +144,7 @@ class Contributions:
         done, sums = kept.load(basis)
         if done:
             self.resumed_spans += done
+            kept.save(basis, done, sums)  # a result now, to the last byte: what follows an archive is not read
             return sums
         chosen = self.plan(part.rows)
         spans = [span for span in source.spans(chosen.span_rows) if span.part == index]

@@ -116,7 +116,12 @@ def writing(output: Output, run: RunDirectory) -> Iterator[Writer]:
         _clear(output, run)
         # a pointer that is gone or damaged does not set the numbers back
         last = max([_published(output), *(run.fence for run in output.runs()), 0 if remote is None else remote.last])
-        yield Writer(output, lock, last + 1, remote)
+        writer = Writer(output, lock, last + 1, remote)
+        try:
+            yield writer
+        except StorageError:
+            writer.require()  # whoever took the lock away has removed what was half written: that is the reason
+            raise
 
 
 def sweep(output: Output, run: RunDirectory) -> None:

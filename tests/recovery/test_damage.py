@@ -162,6 +162,25 @@ def test_sums_that_an_unfinished_update_has_taken_over_are_taken_over_again(zygo
     assert bits_of(unfinished) == made.results[made.final]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [None, 10])  # at the end; in the date of a member, which nobody reads
+def test_sums_of_an_unfinished_update_are_published_as_they_were_written(zygote, tmp_path, at):
+    made = updated_run(zygote, tmp_path, 0)
+    made.prepare("/.latest.json")
+    made.state.rename(made.output)
+    *_, earlier, unfinished = runs_of(made.output)
+    (own,) = {path.name for path in (unfinished / "contributions").iterdir()} - {
+        path.name for path in (earlier / "contributions").iterdir()
+    }
+    file = unfinished / "contributions" / own
+    written = file.read_bytes()
+    file.unlink()
+    file.write_bytes(written + b"extended" if at is None else written[:at] + b"?" + written[at + 1 :])
+    assert made.command(*made.commands[-1]).code == 0
+    assert file.read_bytes() == written
+    assert bits_of(unfinished) == made.results[made.final]
+
+
 # ---------------------------------------------------------------- tiles
 
 
