@@ -106,9 +106,8 @@ class ClusterEngine(Engine):
                 {"address": address, **answer}
                 for address, answer in sorted(ask_workers(self._client, LAST_SECONDS, _tally, self._token).items())
             ]
-        except (
-            Exception
-        ) as error:  # of a scheduler that is gone by now: the work is done, and this is said where it can be
+        except Exception as error:
+            # of a scheduler that is gone by now: the work is done, and this is said where it can be
             logger.warning("%s", f"what each worker has done is not known: {str(error) or type(error).__name__}")
             return []
 

@@ -58,11 +58,8 @@ def sharing_problems(client: Any, directory: Path, seconds: float) -> list[str]:
         for address, answer in ask_workers(client, seconds, _answer, str(probe)).items():
             place = directory / f"{probe.name}-{answer}"
             if not answer.isalnum() or not place.exists():
-                what = (
-                    f"cannot use it ({answer.rstrip(':')})"
-                    if not answer.isalnum()
-                    else "wrote to another place of that name"
-                )
+                reason = f"cannot use it ({answer.rstrip(':')})"
+                what = "wrote to another place of that name" if answer.isalnum() else reason
                 problems.append(
                     f"{directory} is not shared with worker {address}, which {what}; choose an output on a file system "
                     "that every worker mounts at the same path and may write to."

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scalable_kpca.engine import Engine
 from scalable_kpca.gram.products import TileCounts
 from scalable_kpca.gram.reductions import SegmentSum, add_runs
-from scalable_kpca.tiling import RUN_ROWS, Tiling
+from scalable_kpca.tiling import Tiling, segment_width
 
 __all__ = ["Gram", "PassResult", "assemble", "run_pass"]
 
@@ -123,7 +123,7 @@ def run_pass(
     graph: dict[Any, Any] = dict(extra or {})
     for i in range(tiling.n_blocks):
         graph[f"{name}-vectors", i] = vectors[tiling.block(i)]
-    segments = tiling.segments(max(tiles_per_task, RUN_ROWS // tiling.tile_rows))
+    segments = tiling.segments(segment_width(tiling.tile_rows, tiles_per_task))
     for i in range(tiling.n_blocks):
         runs = {}
         for columns in tiling.runs(i, tiles_per_task):

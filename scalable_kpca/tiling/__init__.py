@@ -22,9 +22,9 @@ from scalable_kpca.tiling.sizes import (
     PROBE_BYTES,
     PROCESS_BYTES,
     RANDOM_COLUMNS,
-    RUN_ROWS,
     SQUARE_ARRAYS,
     arpack_vectors,
+    segment_width,
 )
 from scalable_kpca.tiling.stream_plan import NystroemPlan
 from scalable_kpca.tiling.streams import plan_nystroem, rows_of_batch
@@ -42,7 +42,6 @@ __all__ = [
     "PROBE_BYTES",
     "PROCESS_BYTES",
     "RANDOM_COLUMNS",
-    "RUN_ROWS",
     "SOLVERS",
     "SQUARE_ARRAYS",
     "WAVE",
@@ -63,4 +62,5 @@ __all__ = [
     "plan_exact",
     "plan_nystroem",
     "rows_of_batch",
+    "segment_width",
 ]

@@ -8,10 +8,10 @@ from scalable_kpca.tiling.choices import is_few
 from scalable_kpca.tiling.rates import MachineRates
 from scalable_kpca.tiling.sizes import (
     CERTIFIED_COLUMNS,
-    RUN_ROWS,
     START_LANDMARKS,
     Job,
     run_width,
+    segment_width,
     stored_bytes,
 )
 from scalable_kpca.tiling.tiles import Tiling
@@ -88,12 +88,13 @@ def pass_seconds(
         busy += rates.fold * tiling.n_blocks * (n * job.n_features + tile_rows * job.n_features)
     if first and home == "memory":
         busy += rates.keep * entries * job.itemsize
-    n_tasks = tiling.n_tasks(run_width(n, tile_rows, job.n_threads, job.n_workers))
+    width = run_width(n, tile_rows, job.n_threads, job.n_workers)
+    n_tasks = tiling.n_tasks(width)
     share = 1 / job.n_parallel
     disk = _disk_seconds(stored_bytes(job, home, tile_rows), rates, writing=first)
     working = busy * (share + (1 - share) / n_tasks)
     if job.n_workers > 1:
-        working = max(working, _scheduling_seconds(tiling, run_width(n, tile_rows, job.n_threads, job.n_workers)))
+        working = max(working, _scheduling_seconds(tiling, width))
     return working + disk + rates.task * n_tasks
 
 
@@ -162,7 +163,7 @@ def fit_seconds(job: Job, home: str, tile_rows: int, rates: MachineRates, *, is_
 
 def _scheduling_seconds(tiling: Tiling, width: int) -> float:
     """Seconds of a scheduler of worker processes with a pass: vectors, runs, sums of segments, finished blocks."""
-    segments = tiling.segments(max(width, RUN_ROWS // tiling.tile_rows))
+    segments = tiling.segments(segment_width(tiling.tile_rows, width))
     runs, sums = tiling.n_tasks(width), sum(segment.stop for segment in segments)
     # a run takes the vectors of its tiles and block row, and is taken by two or three sums; a sum by the next one
     edges = tiling.n_tiles + 4 * runs + 2 * sums

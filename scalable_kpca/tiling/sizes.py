@@ -21,7 +21,6 @@ __all__ = [
     "PROBE_BYTES",
     "PROCESS_BYTES",
     "RANDOM_COLUMNS",
-    "RUN_ROWS",
     "SMALL_BLOCK",
     "START_LANDMARKS",
     "Job",
@@ -30,6 +29,7 @@ __all__ = [
     "kept_bytes",
     "peak_bytes",
     "run_width",
+    "segment_width",
     "share_bytes",
     "start_landmarks",
     "stored_bytes",
@@ -168,6 +168,11 @@ def run_width(n_samples: int, tile_rows: int, n_threads: int, n_workers: int = 1
     balanced = bisect_right(range(1, widest + 1), enough, key=lambda width: -tiling.n_tasks(width))
     schedulable = bisect_left(range(1, tiling.n_blocks), most, key=lambda width: -tiling.n_tasks(width)) + 1
     return max(1, balanced, schedulable)
+
+
+def segment_width(tile_rows: int, tiles_per_task: int) -> int:
+    """Blocks of a segment, whose sum is one chain: `RUN_ROWS` rows, or as many as a task's where these are more."""
+    return max(tiles_per_task, RUN_ROWS // tile_rows)
 
 
 def fixed_bytes(job: Job) -> int:

@@ -126,14 +126,19 @@ class ClusterConfig(Section):
             refuse("address and scheduler_file are both given: keep one")
         if self.scale is not None and self.adapt is not None:
             refuse("scale and adapt are both given, and adapt changes what scale has set: keep one")
-        least = (self.adapt or {"minimum": self.wait_for}).get("minimum", 0)
-        counts_otherwise = any(
-            key.startswith("minimum_") for key in self.adapt or {}
-        )  # jobs or cores, of dask-jobqueue
-        if isinstance(least, int) and not counts_otherwise and self.wait_for > max(1, least):
+        least = self._started_at_once
+        if least is not None and self.wait_for > max(1, least):
             # it starts workers for tasks, and there are none before the run begins
             refuse(f"wait_for is {self.wait_for}, and adapt starts {least} workers by itself: raise its minimum")
         return self
+
+    @property
+    def _started_at_once(self) -> int | None:
+        """Workers that `adapt` starts by itself; None without it, or where it counts jobs or cores (dask-jobqueue)."""
+        if not self.adapt or any(key.startswith("minimum_") for key in self.adapt):
+            return None
+        least = self.adapt.get("minimum", 0)
+        return least if isinstance(least, int) else None
 
     @property
     def n_jobs(self) -> int | None:

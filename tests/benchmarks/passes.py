@@ -56,13 +56,13 @@ def many_tasks(n_tasks: int) -> dict[str, Any]:
     Runs of one tile, summed in segments of eight: what a pass over millions of rows gives the scheduler.
     """
     from scalable_kpca.engine import ClusterSettings, open_engine
-    from scalable_kpca.gram import RecomputeGram, passes
+    from scalable_kpca.gram import RecomputeGram
     from scalable_kpca.kernels import resolve_kernel
     from scalable_kpca.source import write_rows
-    from scalable_kpca.tiling import Tiling
+    from scalable_kpca.tiling import Tiling, sizes
 
     tiling = Tiling(SMALL_TILE * isqrt(2 * n_tasks), SMALL_TILE)
-    passes.RUN_ROWS = 8 * SMALL_TILE  # type: ignore[misc]
+    sizes.RUN_ROWS = 8 * SMALL_TILE  # type: ignore[misc]
     X = np.random.default_rng(3).standard_normal((tiling.n_samples, 2))
     kernel = resolve_kernel("rbf", gamma=GAMMA, n_features=2)
     with tempfile.TemporaryDirectory() as directory:

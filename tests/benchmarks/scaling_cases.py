@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
-from scalable_kpca.tiling import RUN_ROWS, nominal_rates, plan_exact, plan_nystroem
+from scalable_kpca.tiling import nominal_rates, plan_exact, plan_nystroem, segment_width
 from scalable_kpca.tiling.costs import solver_seconds, staging_seconds, start_seconds
 from scalable_kpca.tiling.rates import MachineRates
 from scalable_kpca.tiling.sizes import Job
@@ -87,7 +87,7 @@ def exact(n: int, workers: int, bandwidth: float) -> Found:
     free = plan_exact(n, N_FEATURES, **options, rates=RATES, is_run=True)
     job = Job(n, N_FEATURES, K, plan.dtype, plan.solver, THREADS, n_workers=workers)
     columns = plan.block_columns + 1
-    segment = max(plan.tiles_per_task, RUN_ROWS // plan.tile_rows)
+    segment = segment_width(plan.tile_rows, plan.tiles_per_task)
     shape = PassShape(plan.tiling, plan.tiles_per_task, segment, columns)
     one = simulate_pass(shape, workers, THREADS, entry_seconds(RATES, columns), recorded_costs(bandwidth))
     alone = staging_seconds(job, RATES, is_run=True) + solver_seconds(job, RATES)
@@ -147,7 +147,7 @@ def reality() -> tuple[Outcome, dict[str, float], int]:
     )  # fmt: skip
     # work alone: two threads of a bare pool, which have no scheduler
     entry = 2 * measured["bare pool"] / first["entries"]
-    segment = max(plan.tiles_per_task, RUN_ROWS // plan.tile_rows)
+    segment = segment_width(plan.tile_rows, plan.tiles_per_task)
     shape = PassShape(plan.tiling, plan.tiles_per_task, segment, first["columns"] + 1)
     return simulate_pass(shape, 2, 1, entry, recorded_costs(SLOW)), measured, row["n"]
 

@@ -91,10 +91,10 @@ class _Passes:
         """Tasks and edges of a pass, CPU seconds of scheduler and client, seconds."""
         from unittest.mock import patch
 
-        from scalable_kpca.gram import RecomputeGram, passes
+        from scalable_kpca.gram import RecomputeGram
         from scalable_kpca.kernels import resolve_kernel
         from scalable_kpca.source import write_rows
-        from scalable_kpca.tiling import Tiling
+        from scalable_kpca.tiling import Tiling, sizes
 
         n_blocks, width, segment = case
         X = np.random.default_rng(0).standard_normal((n_blocks * TILE_ROWS, 2))
@@ -104,7 +104,7 @@ class _Passes:
         kernel, tiling = resolve_kernel("rbf", gamma=0.1, n_features=2), Tiling(len(X), TILE_ROWS)
         gram = RecomputeGram(rows, kernel, tiling, "float64", self._engine, width)
         block = np.ones((len(X), 1))
-        with patch.object(passes, "RUN_ROWS", segment * TILE_ROWS):
+        with patch.object(sizes, "RUN_ROWS", segment * TILE_ROWS):
             before, start = self.spent(), time.perf_counter()
             gram.multiply(block)
             seconds = time.perf_counter() - start

@@ -11,7 +11,8 @@ from scalable_kpca.engine import ClusterSettings, open_engine
 from scalable_kpca.gram import RecomputeGram
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.source import ArrayRows
-from scalable_kpca.tiling import RUN_ROWS, Tiling, nominal_rates, plan_nystroem
+from scalable_kpca.tiling import Tiling, nominal_rates, plan_nystroem
+from scalable_kpca.tiling.sizes import RUN_ROWS
 from tests.benchmarks import scaling, scaling_cases
 from tests.benchmarks.scaling_cluster import Costs, SimulatedCluster, SimulatedTask
 from tests.benchmarks.scaling_costs import graph_size, recorded_costs
@@ -95,7 +96,7 @@ class RecordedError(Exception):
 
 @pytest.mark.parametrize(("n", "tile_rows", "width"), [(1000, 100, 3), (1050, 100, 1), (950, 100, 20), (90, 100, 1)])
 def test_tasks_and_edges_are_those_of_a_real_pass(n, tile_rows, width, monkeypatch):
-    monkeypatch.setattr("scalable_kpca.gram.passes.RUN_ROWS", 400)
+    monkeypatch.setattr("scalable_kpca.tiling.sizes.RUN_ROWS", 400)
     tiling, graphs = Tiling(n, tile_rows), []
 
     def record(graph, *_, **__):

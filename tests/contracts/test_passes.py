@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from scalable_kpca.engine import open_engine
-from scalable_kpca.gram import RecomputeGram, passes
+from scalable_kpca.gram import RecomputeGram
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.source import ArrayRows
-from scalable_kpca.tiling import Tiling
+from scalable_kpca.tiling import Tiling, sizes
 
 N_SAMPLES, TILE_ROWS = 101, 8  # thirteen blocks, the last one short
 RNG = np.random.default_rng(7)
@@ -16,7 +16,7 @@ KERNEL = resolve_kernel("rbf", gamma=0.1, n_features=5)
 
 
 def built(width, segment_blocks, monkeypatch, scheduler="threads"):
-    monkeypatch.setattr(passes, "RUN_ROWS", segment_blocks * TILE_ROWS)
+    monkeypatch.setattr(sizes, "RUN_ROWS", segment_blocks * TILE_ROWS)
     with open_engine(scheduler, n_threads=2) as engine:
         return RecomputeGram(ArrayRows(X), KERNEL, Tiling(N_SAMPLES, TILE_ROWS), "float64", engine, width).build(V)
 
@@ -47,7 +47,7 @@ def test_each_segment_is_added_by_tasks_of_its_own(monkeypatch):
     with open_engine("synchronous") as engine:
         run = engine.run
         monkeypatch.setattr(engine, "run", lambda graph, *a, **more: (graphs.append(graph), run(graph, *a, **more))[1])
-        monkeypatch.setattr(passes, "RUN_ROWS", 4 * TILE_ROWS)
+        monkeypatch.setattr(sizes, "RUN_ROWS", 4 * TILE_ROWS)
         RecomputeGram(ArrayRows(X), KERNEL, Tiling(N_SAMPLES, TILE_ROWS), "float64", engine, 2).multiply(V)
     sums = [key for key in graphs[0] if "-sum" in str(key[0])]
     # segments of 4, 4, 4 and 1 blocks: each has a sum after every block row that gives to it
