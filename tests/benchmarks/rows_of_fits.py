@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import scalable_kpca
 from tests.benchmarks.children import Subject, measure
 from tests.benchmarks.findings import GIGABYTE, OURS, Findings, K, Settings, fit
@@ -11,6 +14,7 @@ __all__ = ["exact_20k", "exact_100k", "growth", "million", "naive_dask", "plan"]
 
 DTYPES = ("float64", "float32")
 ITERATIVE = {"eigen_solver": "block_krylov", "dtype": "float32"}  # the defaults at full size, also at a small one
+MILLION, MILLION_LIMIT = "an exact job of `skpca run`, killed once", "2GiB"
 IDLE_ROWS = 256  # of a fit whose memory is the interpreter's and the libraries'
 
 
@@ -167,14 +171,35 @@ def growth(settings: Settings) -> Findings:
 
 
 def million(settings: Settings) -> Findings:
-    ours = measure({OURS: fit(settings.n, gram="recompute")}, settings.repeats)[OURS]
+    with tempfile.TemporaryDirectory(dir=settings.scratch) as folder:
+        files = str(Path(folder, "files"))
+        measure({"writing the files": Subject("write_files", {"n": settings.n, "directory": files})}, 1)
+        options = {"k": K, "files": files, "memory": MILLION_LIMIT, "output": str(Path(folder, "out"))}
+        job = measure({MILLION: Subject("exact_run", {**options, "n": settings.n})}, 1)[MILLION]
+    run, eigenvalues = job["run"], job["eigenvalues"]
+    killed = job["killed_after"] is not None
+    kept = settings.n / run["plan"]["tile_rows"]
     verdicts = [
-        Verdict("time", ours.seconds / 3600, "≤", 3.0, " h"),
-        Verdict("peak memory", ours.peak_memory / GIGABYTE, "≤", 3.0, " GB"),
-        Verdict("passes, those of the certificate included", ours["passes"]),
-        Verdict("largest residual", ours["residual"], unit="·λ₁"),
-    ]
-    return Findings([ours], verdicts, [f"Proven complete: {'yes' if ours['complete'] else 'no'}."])
+        Verdict("time, with what the kill cost", job.seconds / 3600, "≤", 3.0, " h"),
+        Verdict("peak memory of either process", job.peak_memory / GIGABYTE, "≤", 3.0, " GB"),
+        Verdict("passes, those of the certificate included", run["n_passes"]),
+        Verdict("largest residual", max(job["residuals"]) / eigenvalues[0], unit="·λ₁"),
+        Verdict("finished passes that were made again after kill −9", int(killed) - run["resumed_passes"], "≤", 0,
+                is_correctness=True),
+        Verdict("ids missing, twice or out of place, and scores of NaN", job["wrong_ids"], "≤", 0, is_correctness=True),
+    ]  # fmt: skip
+    when = "the job ended before it was killed" if not killed else f"killed after {job['killed_after']:.0f} s"
+    notes = [
+        f"`skpca run` on Parquet files, {when}, with its first pass behind it, and given again: the second process "
+        f"took {job['seconds_of_second_process']:.0f} s. Proven complete: {'yes' if job['complete'] else 'no'}.",
+        f"The matrix that is never stored: {settings.n**2 / 2 * 4 / 1e12:.3g} TB of float32 on and above the diagonal, "
+        f"in {run['plan']['n_tiles']} tiles of {run['plan']['tile_rows']} rows ({kept:.0f} in each direction).",
+        f"Planned: {run['plan']['seconds']:.0f} s without a kill, {run['plan']['expected_passes']} passes, at most "
+        f"{run['plan']['peak_memory'] / GIGABYTE:.2f} GB.",
+        f"Explained variance {100 * job['explained_variance']:.2f} %; eigenvalues "
+        + ", ".join(f"{value:.6g}" for value in eigenvalues) + ".",
+    ]  # fmt: skip
+    return Findings([job], verdicts, notes)
 
 
 def _sklearn(n: int, eigen_solver: str, dtype: str) -> Subject:

@@ -14,6 +14,7 @@ from tests.benchmarks.child import stopwatch
 from tests.benchmarks.landmarks import landmark_residuals, landmark_times
 from tests.benchmarks.manifold import GAMMA, manifold
 from tests.benchmarks.passes import cold_pass, many_tasks, plain_read, recompute_pass, stored_build, strip_rate
+from tests.benchmarks.resumed import exact_run
 from tests.benchmarks.small import imports, small_fits
 from tests.benchmarks.streams import nystroem, run_command, sklearn_nystroem, write_files
 
@@ -133,6 +134,7 @@ SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
     "landmark_times": landmark_times,
     "write_files": write_files,
     "run_command": run_command,
+    "exact_run": exact_run,
     "small_fits": small_fits,
     "imports": imports,
 }
