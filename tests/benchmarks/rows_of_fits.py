@@ -14,7 +14,7 @@ __all__ = ["exact_20k", "exact_100k", "growth", "million", "naive_dask", "plan"]
 
 DTYPES = ("float64", "float32")
 ITERATIVE = {"eigen_solver": "block_krylov", "dtype": "float32"}  # the defaults at full size, also at a small one
-MILLION, MILLION_LIMIT = "an exact job of `skpca run`, killed once", "2GiB"
+MILLION, MILLION_LIMIT = "an exact job of `skpca run`, killed once", "6GiB"
 IDLE_ROWS = 256  # of a fit whose memory is the interpreter's and the libraries'
 
 
