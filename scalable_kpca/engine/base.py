@@ -45,10 +45,16 @@ class Engine(ABC):
         Whether tasks run in this process, so that arrays can be handed to them by reference.
     is_local : bool
         Whether every task runs on this machine, so that a temporary directory is seen by all of them.
+    n_parallel : int
+        Tasks that run at the same time, as far as is known.
     """
 
     shares_memory: bool
     is_local: bool
+
+    @property
+    @abstractmethod
+    def n_parallel(self) -> int: ...
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener

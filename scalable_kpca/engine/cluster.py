@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 LAST_SECONDS = 10.0  # for a scheduler to answer then
 MOST_TALLIES = 64
+FEWEST_PARALLEL = 16  # threads that are counted with: of a cluster that has yet to grow
 LOOK_SECONDS = 1.0  # between two looks at whether there is still a scheduler
 
 
@@ -57,6 +58,11 @@ class ClusterEngine(Engine):
             within(client, stall, client.register_plugin, _blas_plugin(), "scalable-kpca-blas")
         except TimeoutError as error:
             raise self._stalled("start", {}) from error
+
+    @property
+    def n_parallel(self) -> int:
+        # what the client was last told, every other second: a scheduler is not asked, and may hang
+        return max(FEWEST_PARALLEL, int(self._client._scheduler_identity.get("total_threads", 0)))
 
     def run(
         self,

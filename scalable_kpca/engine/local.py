@@ -36,6 +36,10 @@ class LocalEngine(Engine):
         self._n_threads = n_threads
         self._pool: ThreadPoolExecutor | None = None  # until there are tasks that can run beside one another
 
+    @property
+    def n_parallel(self) -> int:
+        return max(1, self._n_threads)
+
     def run(
         self,
         graph: Graph,

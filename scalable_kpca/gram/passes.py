@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +20,8 @@ __all__ = ["Gram", "PassResult", "assemble", "run_pass"]
 
 Matrix = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]  # vectors, in the dtype of the arithmetic
+MOST_WAITING = 2  # runs, for each that is under way, that are made before those of earlier rows are added
+
 RunTask = Callable[[int, range], tuple[Any, ...]]
 
 
@@ -110,9 +114,10 @@ def run_pass(
 
     Notes
     -----
-    The caller's thread sends and receives O(n·b) numbers. In flight are the products of the running tasks and partial
-    sums of n·(b + 1) float64 in all; no tile leaves the process that made it. Each segment of rows has a sum of its
-    own, so that they are added on as many workers as there are segments. [docs/decisions/0025]
+    The caller's thread sends and receives O(n·b) numbers. In flight are partial sums of n·(b + 1) float64 in all, the
+    products of about two block rows, as many again, and those of `MOST_WAITING` runs for each that can run at a time:
+    runs wait until earlier ones are added. No tile leaves the process that made it. Each segment of rows has a sum of
+    its own, so that they are added on as many workers as there are segments. [docs/decisions/0025]
     """
     name = engine.new_name("pass")
     if block is None:
@@ -124,12 +129,19 @@ def run_pass(
     for i in range(tiling.n_blocks):
         graph[f"{name}-vectors", i] = vectors[tiling.block(i)]
     segments = tiling.segments(segment_width(tiling.tile_rows, tiles_per_task))
+    waits = _waits(tiling, tiles_per_task, MOST_WAITING * engine.n_parallel) if len(segments) > 1 else {}
     for i in range(tiling.n_blocks):
+        own = (f"{name}-vectors", i)
+        if i in waits:
+            # sums are cheap, and a scheduler in no hurry to get to them would keep the products of half of the pass
+            added = [(f"{name}-added", waits[i], segment.start) for segment in segments if waits[i] < segment.stop]
+            graph |= {key: (_added, (f"{name}-sum", *key[1:])) for key in added}
+            graph[f"{name}-turn", i] = (_in_turn, own, *added)
+            own = (f"{name}-turn", i)
         runs = {}
         for columns in tiling.runs(i, tiles_per_task):
             key = (f"{name}-run", i, columns.start)
-            sides = [(f"{name}-vectors", j) for j in (i, *columns)]
-            graph[key] = (*run_task(i, columns), *sides)
+            graph[key] = (*run_task(i, columns), own, *((f"{name}-vectors", j) for j in columns))
             runs[key] = columns
         for segment in segments:
             if i < segment.stop:
@@ -169,6 +181,22 @@ def _parts(tiling: Tiling, runs: Mapping[Any, range], i: int, segment: range) ->
         if i in segment or part.start < part.stop:
             parts[key] = part
     return tuple(parts.values()), *parts
+
+
+def _waits(tiling: Tiling, tiles_per_task: int, n_ahead: int) -> dict[int, int]:
+    """Block rows whose runs wait, and for which row's sums: with `n_ahead` runs, or a few more, in the rows between."""
+    counts = [len(list(tiling.runs(i, tiles_per_task))) for i in range(tiling.n_blocks)]
+    before = list(accumulate(counts, initial=0))
+    rows = {i: bisect_right(before, before[i] - n_ahead) - 2 for i in range(tiling.n_blocks)}
+    return {i: row for i, row in rows.items() if row >= 0}
+
+
+def _in_turn(vectors: Block, *_added: None) -> Block:
+    return vectors
+
+
+def _added(_sum: SegmentSum) -> None:
+    """Nothing, once a sum is there."""
 
 
 def _finished(row: SegmentSum) -> Matrix | None:

@@ -1,10 +1,15 @@
 """A pass in segments: sums on several workers have the bits of one sum, for any run and any segment."""
 
+import weakref
+
 import numpy as np
 import pytest
 
 from scalable_kpca.engine import open_engine
 from scalable_kpca.gram import RecomputeGram
+from scalable_kpca.gram.passes import MOST_WAITING, run_pass
+from scalable_kpca.gram.products import TileCounts
+from scalable_kpca.gram.reductions import RunProduct
 from scalable_kpca.kernels import resolve_kernel
 from scalable_kpca.source import ArrayRows
 from scalable_kpca.tiling import Tiling, sizes
@@ -55,3 +60,37 @@ def test_each_segment_is_added_by_tasks_of_its_own(monkeypatch):
     given = {key[1:]: list(graphs[0][key][4:]) for key in sums}
     assert [name[1:] for name in given[0, 12]] == [(0, 12)]  # of row 0 the last run alone reaches the last segment
     assert [name[1:] for name in given[5, 4]] == [(5, 5), (5, 7), (5, 9), (5, 11)]  # all runs of a row of its own
+
+
+class _Counted:
+    """How many results of runs are there at a time."""
+
+    def __init__(self):
+        self.alive, self.most = 0, 0
+
+    def add(self, change):
+        self.alive += change
+        self.most = max(self.most, self.alive)
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.parametrize("segment_blocks", [2, 5])
+def test_products_of_no_more_than_two_block_rows_wait_to_be_added(scheduler, segment_blocks, monkeypatch):
+    n_blocks, width = 60, 2
+    tiling, counted = Tiling(n_blocks * 4, 4), _Counted()
+    monkeypatch.setattr(sizes, "RUN_ROWS", segment_blocks * 4)
+
+    def run(i, columns, *_vectors):
+        made = RunProduct(np.ones((4, 1)), np.ones((4 * (len(columns) - (i in columns)), 1)), 0.0, 0.0, TileCounts())
+        counted.add(1)
+        weakref.finalize(made, counted.add, -1)
+        return made
+
+    with open_engine(scheduler, n_threads=2) as engine:
+        found = run_pass(engine, tiling, None, lambda i, columns: (run, i, columns), stage="s", tiles_per_task=width)
+    # one from each run of a block row, and one from each block above it
+    expected = [len(list(tiling.runs(i, width))) + i for i in range(n_blocks)]
+    np.testing.assert_array_equal(found.row_sums, np.repeat(expected, 4))
+    assert counted.alive == 0
+    # half of the pass where nothing waits: 495 to 534 of 930
+    assert counted.most <= 2 * (n_blocks // width) + 2 * MOST_WAITING, f"{counted.most} of {tiling.n_tasks(width)}"
