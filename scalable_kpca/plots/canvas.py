@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scalable_kpca.errors import ConfigError
@@ -13,7 +14,7 @@ from scalable_kpca.errors import ConfigError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["INK", "PALETTE", "SHADES", "check_plots", "svg_of"]
+__all__ = ["INK", "PALETTE", "SHADES", "check_plots", "diverging", "look", "shading", "svg_of"]
 
 INK = "#1a1a1b"  # of text and lines; whatever colour the text around the drawing has
 # Okabe and Ito's colours, told apart with any colour vision, the yellow darker, for white paper
@@ -35,6 +36,34 @@ SETTINGS: Any = {
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), INK
     ),
 }
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Settings of matplotlib that all our pictures have, whatever the user's own are, for as long as a block runs."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        backend = mpl.rcParams["backend"]
+        mpl.rcdefaults()
+        mpl.rcParams.update({**SETTINGS, "backend": backend})
+        yield
+
+
+def shading() -> Any:
+    """`SHADES` as a colour map of matplotlib, from low to high."""
+    return _colours("shades", SHADES)
+
+
+def diverging() -> Any:
+    """Colour map of numbers with a sign: blue below zero, white at it, orange above."""
+    return _colours("diverging", (SHADES[0], "#ffffff", SHADES[-1]))
+
+
+def _colours(name: str, steps: tuple[str, ...]) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(name, list(steps))
 
 
 def check_plots() -> None:
@@ -74,14 +103,11 @@ def svg_of(
         ``var(--c0)``, ``var(--c1)``, … of the page's style, with themselves where it has none; `INK` is the colour of
         the text around it.
     """
-    import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     stream = io.StringIO()
-    with mpl.rc_context():
-        mpl.rcdefaults()  # whatever the user's own settings are
-        mpl.rcParams.update(SETTINGS)
+    with look():
         figure = Figure(figsize=(width, height))
         FigureCanvasSVG(figure)
         draw(figure.add_axes((left / width, 0.52 / height, 1 - (left + 0.12) / width, 1 - 0.62 / height)))

@@ -8,23 +8,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalable_kpca.plots.canvas import INK, PALETTE, SHADES
+from scalable_kpca.plots.canvas import INK, PALETTE, shading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MARKERS", "draw_hexagons", "draw_histogram", "draw_novelty", "draw_scatter"]
+__all__ = [
+    "MARKERS",
+    "draw_directions",
+    "draw_hexagons",
+    "draw_histogram",
+    "draw_novelty",
+    "draw_scatter",
+    "draw_side_by_side",
+]
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
 # with each of them the colours begin again; and as letters of a legend
 MARKERS = {"o": "●", "^": "▲", "s": "■"}
 GRID, FAINTEST = 36, 0.4
+NAMES = ("pc_000", "pc_001")
 
 
 def draw_scatter(
-    axes: Axes, x: Vector, y: Vector, *, groups: Groups | None = None, shades: Vector | None = None
+    axes: Axes,
+    x: Vector,
+    y: Vector,
+    *,
+    groups: Groups | None = None,
+    shades: Vector | None = None,
+    names: tuple[str, str] = NAMES,
 ) -> None:
     """Every row a mark.
 
@@ -36,20 +52,22 @@ def draw_scatter(
         From 0 to 23: colours of `PALETTE`, with another marker each time that they begin again.
     shades : ndarray of shape (m,), float64, optional
         Between 0 and 1, in the place of `groups`; NaN is grey.
+    names : (str, str)
+        Of the axes.
     """
     size = 22 if len(x) < 500 else 11 if len(x) < 2000 else 6
     look: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75}
     if shades is not None:
         known = np.isfinite(shades)
         axes.scatter(x[~known], y[~known], color=PALETTE[7], **look)
-        axes.scatter(x[known], y[known], c=shades[known], cmap=_shading(), vmin=0, vmax=1, **look)
+        axes.scatter(x[known], y[known], c=shades[known], cmap=shading(), vmin=0, vmax=1, **look)
     else:
         groups = np.zeros(len(x), np.int64) if groups is None else groups
         for group in np.unique(groups):
             marker = list(MARKERS)[int(group) // len(PALETTE)]
             here = groups == group
             axes.scatter(x[here], y[here], color=PALETTE[int(group) % len(PALETTE)], marker=marker, **look)
-    _name_plane(axes)
+    _name_plane(axes, names)
 
 
 def draw_hexagons(
@@ -85,12 +103,47 @@ def draw_hexagons(
             "reduce_C_function": _mode,
         }
     else:
-        values, look = shades, {"cmap": _shading(), "vmin": 0, "vmax": 1, "reduce_C_function": np.mean}
+        values, look = shades, {"cmap": shading(), "vmin": 0, "vmax": 1, "reduce_C_function": np.mean}
     # the same hexagons in the same order
     cells = axes.hexbin(x, y, C=values, **grid, **look)
     if len(counts):
         cells.set_alpha(FAINTEST + (1 - FAINTEST) * np.log(counts) / max(np.log(counts.max()), 1e-9))
     _name_plane(axes)
+
+
+def draw_side_by_side(
+    left: Axes, right: Axes, pca_scores: Matrix, scores: Matrix, *, groups: Groups | None = None
+) -> None:
+    """The same rows by PCA and by kernel PCA, in the plane of the first two components of each.
+
+    Parameters
+    ----------
+    left, right : Axes
+    pca_scores, scores : ndarray of shape (m, ≥ 2), float64
+    groups : ndarray of shape (m,), int64, optional
+        As for `draw_scatter`.
+    """
+    for axes, title, values in ((left, "PCA", pca_scores), (right, "kernel PCA", scores)):
+        draw_scatter(axes, values[:, 0], values[:, 1], groups=groups)
+        axes.set_title(title)
+
+
+def draw_directions(axes: Axes, mean: Vector, directions: Matrix) -> None:
+    """Lines through the mean of some rows in the plane, along the directions of components, the first one thicker.
+
+    Parameters
+    ----------
+    axes : Axes
+        With the rows on them: the lines end where these do.
+    mean : ndarray of shape (2,), float64
+    directions : ndarray of shape (2, c), float64
+        Columns.
+    """
+    for place, direction in enumerate(directions.T):
+        look: dict[str, Any] = (
+            {"linewidth": 1.6, "linestyle": "-"} if place == 0 else {"linewidth": 0.9, "linestyle": "--"}
+        )
+        axes.axline(tuple(mean), tuple(mean + direction), color=INK, label=f"component {place}", **look)
 
 
 def draw_histogram(axes: Axes, values: Vector) -> None:
@@ -123,12 +176,12 @@ def draw_novelty(axes: Axes, values: Vector, quantiles: Mapping[str, float]) -> 
     axes.set_ylabel("rows")
 
 
-def _name_plane(axes: Axes) -> None:
+def _name_plane(axes: Axes, names: tuple[str, str] = NAMES) -> None:
     axes.axhline(0, color=INK, linewidth=0.5, alpha=0.4, zorder=0)
     axes.axvline(0, color=INK, linewidth=0.5, alpha=0.4, zorder=0)
     axes.margins(0.04)
-    axes.set_xlabel("pc_000")
-    axes.set_ylabel("pc_001")
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
 
 
 def _range(values: Vector) -> tuple[float, float]:
@@ -140,9 +193,3 @@ def _range(values: Vector) -> tuple[float, float]:
 def _mode(groups: object) -> float:
     """The commonest of some groups, the first of equals."""
     return float(np.bincount(np.asarray(groups, np.int64)).argmax())
-
-
-def _shading() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("shades", list(SHADES))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,14 @@ from scalable_kpca.plots.canvas import INK, PALETTE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_cumulative", "draw_plan", "draw_residuals", "draw_scree"]
+__all__ = [
+    "draw_cumulative",
+    "draw_eigenvalues",
+    "draw_landmark_residuals",
+    "draw_plan",
+    "draw_residuals",
+    "draw_scree",
+]
 
 Vector = NDArray[np.float64]
 
@@ -52,6 +59,19 @@ def draw_scree(axes: Axes, eigenvalues: Vector, below: Vector, above: Vector) ->
         axes.set_yscale("log")
         axes.set_ylim(bottom=values.min() / 2 if (reach[0] < values * 0.4).all() else floor)
         _plain_decades(axes)
+    _number_components(axes, len(eigenvalues))
+    axes.set_ylabel("eigenvalue λ")
+
+
+def draw_eigenvalues(axes: Axes, eigenvalues: Vector) -> None:
+    """Eigenvalues as bars from zero, for spectra of a few.
+
+    Parameters
+    ----------
+    axes : Axes
+    eigenvalues : ndarray of shape (k,), float64
+    """
+    axes.bar(np.arange(1, len(eigenvalues) + 1), eigenvalues, width=0.7, color=PALETTE[0])
     _number_components(axes, len(eigenvalues))
     axes.set_ylabel("eigenvalue λ")
 
@@ -108,6 +128,30 @@ def draw_residuals(axes: Axes, largest: Vector, smallest: Vector) -> None:
     _whole_numbers(axes)
     axes.set_xlabel("measurement")
     axes.set_ylabel("residual norm / λ₁")
+
+
+def draw_landmark_residuals(axes: Axes, n_landmarks: Vector, residuals: Mapping[str, Vector]) -> None:
+    """Share of the trace that so many landmarks leave out, for one way to choose them or for several.
+
+    Parameters
+    ----------
+    axes : Axes
+    n_landmarks : ndarray of shape (p,), numbers
+        Ascending.
+    residuals : mapping
+        Names, words of ours, to ndarrays of shape (p,); what is not above 0 is not drawn.
+    """
+    for place, (name, values) in enumerate(residuals.items()):
+        shown = np.isfinite(values) & (values > 0)
+        line, marker = (("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"))[place % 4]
+        axes.plot(n_landmarks[shown], values[shown], line, marker=marker, color=PALETTE[place % len(PALETTE)],
+                  label=name, markersize=4, linewidth=1.2)  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.grid(visible=True)
+    axes.legend(frameon=False)
+    axes.set_xlabel("landmarks m")
+    axes.set_ylabel("share of the trace left out")
 
 
 def draw_plan(axes: Axes, names: Sequence[str], ratios: Vector) -> None:
