@@ -62,5 +62,5 @@ def draw(path: Path, n_digits: int = 12) -> None:
 
 if __name__ == "__main__":
     for name, errors in table().items():
-        print(name, *(f"{value:.4f}" for value in errors))  # noqa: T201
+        print(name, *(f"{value:.4f}" for value in errors))
     draw(Path(__file__).parent.parent / "figures" / "denoising.png")

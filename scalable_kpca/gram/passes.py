@@ -16,7 +16,7 @@ from scalable_kpca.gram.products import TileCounts
 from scalable_kpca.gram.reductions import SegmentSum, add_runs
 from scalable_kpca.tiling import Tiling, segment_width
 
-__all__ = ["Gram", "PassResult", "assemble", "run_pass"]
+__all__ = ["MOST_WAITING", "Gram", "PassResult", "assemble", "rows_to_wait_for", "run_pass"]
 
 Matrix = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]  # vectors, in the dtype of the arithmetic
@@ -129,12 +129,12 @@ def run_pass(
     for i in range(tiling.n_blocks):
         graph[f"{name}-vectors", i] = vectors[tiling.block(i)]
     segments = tiling.segments(segment_width(tiling.tile_rows, tiles_per_task))
-    waits = _waits(tiling, tiles_per_task, MOST_WAITING * engine.n_parallel) if len(segments) > 1 else {}
+    waits = rows_to_wait_for(tiling, tiles_per_task, MOST_WAITING * engine.n_parallel) if len(segments) > 1 else {}
     for i in range(tiling.n_blocks):
         own = (f"{name}-vectors", i)
         if i in waits:
             # sums are cheap, and a scheduler in no hurry to get to them would keep the products of half of the pass
-            added = [(f"{name}-added", waits[i], segment.start) for segment in segments if waits[i] < segment.stop]
+            added = [(f"{name}-added", min(waits[i], segment.stop - 1), segment.start) for segment in segments]
             graph |= {key: (_added, (f"{name}-sum", *key[1:])) for key in added}
             graph[f"{name}-turn", i] = (_in_turn, own, *added)
             own = (f"{name}-turn", i)
@@ -183,12 +183,20 @@ def _parts(tiling: Tiling, runs: Mapping[Any, range], i: int, segment: range) ->
     return tuple(parts.values()), *parts
 
 
-def _waits(tiling: Tiling, tiles_per_task: int, n_ahead: int) -> dict[int, int]:
-    """Block rows whose runs wait, and for which row's sums: with `n_ahead` runs, or a few more, in the rows between."""
+def rows_to_wait_for(tiling: Tiling, tiles_per_task: int, n_ahead: int) -> dict[int, int]:
+    """Block rows whose runs wait, and for which row's sums: with `n_ahead` runs, or half as many more, between them.
+
+    Where many runs may be ahead only some rows are waited for: each costs as many keys as there are segments.
+    """
     counts = [len(list(tiling.runs(i, tiles_per_task))) for i in range(tiling.n_blocks)]
     before = list(accumulate(counts, initial=0))
-    rows = {i: bisect_right(before, before[i] - n_ahead) - 2 for i in range(tiling.n_blocks)}
-    return {i: row for i, row in rows.items() if row >= 0}
+    step = max(1, n_ahead // 2)
+    gates = [-1, *(i for i in range(tiling.n_blocks) if before[i] // step < before[i + 1] // step)]
+    waits = {}
+    for i in range(tiling.n_blocks):
+        farthest = bisect_right(before, before[i] - n_ahead) - 2  # the last row with enough runs between
+        waits[i] = gates[bisect_right(gates, max(farthest, -1)) - 1]
+    return {i: row for i, row in waits.items() if row >= 0}
 
 
 def _in_turn(vectors: Block, *_added: None) -> Block:

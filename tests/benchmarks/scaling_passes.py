@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from scalable_kpca.gram.passes import MOST_WAITING, rows_to_wait_for
 from scalable_kpca.tiling import Tiling
 from tests.benchmarks.scaling_cluster import Costs, SimulatedCluster, SimulatedTask
 
@@ -96,6 +97,8 @@ class PassGraph:
         By segment and block row.
     users : list
         Of each run, the sums that take its result.
+    gates : int
+        Keys that runs wait for until sums of earlier rows are there.
     tasks, edges : int
         Keys of the graph, values that they take from one another.
     """
@@ -105,13 +108,14 @@ class PassGraph:
     product_bytes: list[int]
     sums: dict[tuple[int, int], _Sum]
     users: list[list[tuple[int, int]]]
+    gates: int
     tasks: int
     edges: int
 
 
 @lru_cache(maxsize=8)  # clusters of several sizes run the same pass
-def pass_graph(shape: PassShape) -> PassGraph:
-    """Runs, and sums of each segment in a chain along the block rows."""
+def pass_graph(shape: PassShape, n_parallel: int) -> PassGraph:
+    """Runs, and sums of each segment in a chain along the block rows, for so many runs at a time."""
     tiling, n_blocks = shape.tiling, shape.tiling.n_blocks
     runs = [(i, columns) for i in range(n_blocks) for columns in tiling.runs(i, shape.width)]
     segments, sums = tiling.segments(shape.segment), {}
@@ -129,13 +133,18 @@ def pass_graph(shape: PassShape) -> PassGraph:
             for run in parts:
                 users[run].append((s, i))
     edges = sum(len(columns) + (i not in columns) for i, columns in runs) + sum(found.edges for found in sums.values())
+    waits = rows_to_wait_for(tiling, shape.width, MOST_WAITING * n_parallel) if len(segments) > 1 else {}
+    gates = len({(min(row, segment.stop - 1), segment.start) for row in waits.values() for segment in segments})
+    # a row that waits has its vectors twice, and the first run of it takes both
+    edges += gates + len(waits) * (len(segments) + 2)
     return PassGraph(
         runs,
         [shape.entries(*run) for run in runs],
         [shape.product_bytes(*run) for run in runs],
         sums,
         users,
-        tasks=2 * n_blocks + len(runs) + len(sums) + 1,  # vectors, finished rows, and the totals
+        gates=gates + len(waits),
+        tasks=2 * n_blocks + len(runs) + len(sums) + gates + len(waits) + 1,  # vectors, finished rows, and the totals
         edges=edges + n_blocks + len(segments),
     )
 
@@ -159,11 +168,12 @@ def simulate_pass(shape: PassShape, n_workers: int, n_threads: int, entry_second
     -------
     Outcome
     """
-    cluster, graph = SimulatedCluster(n_workers, n_threads, costs), pass_graph(shape)
+    cluster, graph = SimulatedCluster(n_workers, n_threads, costs), pass_graph(shape, n_workers * n_threads)
     tiling, n_blocks = shape.tiling, shape.tiling.n_blocks
     cluster.use_client(costs.building(graph.tasks, graph.edges), tiling.n_samples * shape.columns * VECTOR_BYTES)
     # vectors are tasks of their own, each value on one worker in the beginning
     cluster.now = cluster.scheduler.serve(cluster.now, n_blocks * costs.scheduling(0))
+    cluster.now = cluster.scheduler.serve(cluster.now, graph.gates * costs.scheduling(1))
     block = tiling.tile_rows * shape.columns * VECTOR_BYTES
     held = np.zeros((n_workers, n_blocks), bool)
     held[np.arange(n_blocks) % n_workers, np.arange(n_blocks)] = True

@@ -45,7 +45,7 @@ def test_page_is_what_the_program_writes():
 
 
 def test_one_thread_without_costs_takes_the_work():
-    graph = pass_graph(shape())
+    graph = pass_graph(shape(), 1)
     found = simulate_pass(shape(), 1, 1, ENTRY, FREE)
     assert found.seconds == pytest.approx(ENTRY * sum(graph.entries))
     # each pair of rows once, and half of what lies in a tile on the diagonal
@@ -81,7 +81,7 @@ def test_more_workers_are_faster_until_the_scheduler_is_the_limit():
 def test_sums_of_a_segment_wait_for_one_another():
     """Without work a pass takes as long as its longest chain, whatever the number of workers."""
     dear = costs(added_byte=1e-6)
-    graph = pass_graph(shape())
+    graph = pass_graph(shape(), 1)
     chains = [sum(found.added_bytes for (s, _), found in graph.sums.items() if s == segment) for segment in range(8)]
     for n_workers in (8, 100):
         found = simulate_pass(shape(), n_workers, 1, 0.0, dear)
@@ -109,7 +109,7 @@ def test_tasks_and_edges_are_those_of_a_real_pass(n, tile_rows, width, monkeypat
         gram = RecomputeGram(ArrayRows(np.zeros((n, 2))), kernel, tiling, "float64", engine, width)
         with pytest.raises(RecordedError):
             gram.multiply(np.ones((n, 3)))
-    found = pass_graph(PassShape(tiling, width, max(width, 400 // tile_rows), 4))
+    found = pass_graph(PassShape(tiling, width, max(width, 400 // tile_rows), 4), 1)
     assert (found.tasks, found.edges) == graph_size(graphs[0])
     assert len(found.runs) == tiling.n_tasks(width)
 
@@ -118,7 +118,7 @@ def test_products_of_all_runs_have_each_row_and_each_column_once():
     """Of an n × n matrix: every run's rows, and the rows of its columns below the diagonal."""
     one = shape(n=3000, tile_rows=1000, width=2, columns=1)
     # runs of block row 0: columns 0–1 and 2; of 1: 1–2; of 2: 2
-    assert pass_graph(one).product_bytes == [2000 * 8, 2000 * 8, 2000 * 8, 1000 * 8]
+    assert pass_graph(one, 1).product_bytes == [2000 * 8, 2000 * 8, 2000 * 8, 1000 * 8]
 
 
 def test_tasks_run_side_by_side_as_many_as_there_are_threads():

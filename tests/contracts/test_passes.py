@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalable_kpca.engine import open_engine
-from scalable_kpca.gram import RecomputeGram
+from scalable_kpca.gram import RecomputeGram, passes
 from scalable_kpca.gram.passes import MOST_WAITING, run_pass
 from scalable_kpca.gram.products import TileCounts
 from scalable_kpca.gram.reductions import RunProduct
@@ -75,10 +75,12 @@ class _Counted:
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 @pytest.mark.parametrize("segment_blocks", [2, 5])
-def test_products_of_no_more_than_two_block_rows_wait_to_be_added(scheduler, segment_blocks, monkeypatch):
+@pytest.mark.parametrize("most_waiting", [MOST_WAITING, 50])
+def test_products_of_few_block_rows_wait_to_be_added(scheduler, segment_blocks, most_waiting, monkeypatch):
     n_blocks, width = 60, 2
     tiling, counted = Tiling(n_blocks * 4, 4), _Counted()
     monkeypatch.setattr(sizes, "RUN_ROWS", segment_blocks * 4)
+    monkeypatch.setattr(passes, "MOST_WAITING", most_waiting)
 
     def run(i, columns, *_vectors):
         made = RunProduct(np.ones((4, 1)), np.ones((4 * (len(columns) - (i in columns)), 1)), 0.0, 0.0, TileCounts())
@@ -93,4 +95,5 @@ def test_products_of_no_more_than_two_block_rows_wait_to_be_added(scheduler, seg
     np.testing.assert_array_equal(found.row_sums, np.repeat(expected, 4))
     assert counted.alive == 0
     # half of the pass where nothing waits: 495 to 534 of 930
-    assert counted.most <= 2 * (n_blocks // width) + 2 * MOST_WAITING, f"{counted.most} of {tiling.n_tasks(width)}"
+    ahead, row = engine.n_parallel * most_waiting, n_blocks // width
+    assert counted.most <= 1.5 * ahead + 2 * row, f"{counted.most} of {tiling.n_tasks(width)}"
