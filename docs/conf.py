@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "numpydoc",
     "sphinx_click",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "mathml",
     "configuration",

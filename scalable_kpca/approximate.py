@@ -200,6 +200,7 @@ def merge(
     Returns
     -------
     NystroemModel
+        With the landmarks of both.
 
     Raises
     ------

@@ -79,6 +79,7 @@ def run_skpca(
     Returns
     -------
     CommandResult
+        Of exit code 0 or 99.
 
     Raises
     ------

@@ -77,7 +77,17 @@ class RowError(InvalidInputError):
 
 
 class NotFiniteError(RowError):
-    """A row has an entry that is NaN or infinite."""
+    """A row has an entry that is NaN or infinite.
+
+    Parameters
+    ----------
+    row : int
+        Number of the first such row, from 0.
+    text : str
+        Which entry it is, and what to do.
+    place : str
+        Where the row is, when that is known.
+    """
 
 
 class NotConvergedError(KernelPCAError, ArithmeticError):
@@ -144,6 +154,7 @@ class MemoryLimitError(KernelPCAError, MemoryError):
     Parameters
     ----------
     message : str
+        What was needed, and by what.
     needed : int
         That limit, bytes.
     """
@@ -178,8 +189,10 @@ class RetryableError(KernelPCAError, RuntimeError):
 
     Parameters
     ----------
-    message, exit_code
-        See `CommandError`.
+    message : str
+        What the command has said.
+    exit_code : int
+        Of the command.
     """
 
     exit_code = 75
@@ -253,6 +266,11 @@ def storage_errors(what: str, place: Path | None = None) -> Iterator[None]:
         Such as "writing PATH".
     place : Path, optional
         Of the file, where a library does not say it.
+
+    Yields
+    ------
+    None
+        For the block that reads or writes.
 
     Raises
     ------

@@ -48,6 +48,7 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
         Returns
         -------
         ndarray or dask.array.Array
+            Lazy for a dask array.
 
         Raises
         ------
@@ -69,6 +70,7 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
         Parameters
         ----------
         X : as in `transform`
+            Rows.
 
         Returns
         -------
@@ -87,7 +89,18 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
 
     @available_if(_has_rows)  # type: ignore[untyped-decorator]
     def score_samples(self, X: Any) -> Any:
-        """−`novelty`: as in scikit-learn's detectors, the lower, the more abnormal."""
+        """−`novelty`: as in scikit-learn's detectors, the lower, the more abnormal.
+
+        Parameters
+        ----------
+        X : as in `transform`
+            Rows.
+
+        Returns
+        -------
+        ndarray or dask.array.Array of float64
+            ≤ 0, shape (n_new,).
+        """
         return 0.0 - self.novelty(X)  # −0.0 would be a sign that means nothing
 
     @available_if(_has_rows)  # type: ignore[untyped-decorator]
@@ -107,6 +120,7 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
         Returns
         -------
         float
+            In the unit of the kernel.
         """
         check_is_fitted(self)
         if X is not None:
@@ -116,7 +130,18 @@ class FittedKernelPCA(ReconstructsRows, ClassNamePrefixFeaturesOutMixin, Transfo
         return novelty_threshold(training_novelty(self.model_), quantile)
 
     def save(self, path: str | Path) -> None:
-        """Write the model, with its ridge map, to a new directory: see `load_model`, `project` and `reconstruct`."""
+        """Write the model, with its ridge map, to a new directory: see `load_model`, `project` and `reconstruct`.
+
+        Parameters
+        ----------
+        path : str or Path
+            Of the directory, which must not be there yet.
+
+        Raises
+        ------
+        StorageError
+            When it is there, or cannot be written.
+        """
         check_is_fitted(self)
         save_model(self.model_, path)
 

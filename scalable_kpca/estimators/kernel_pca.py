@@ -324,7 +324,20 @@ class KernelPCA(FittedKernelPCA):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[np.float64]:
-        """Fit and return the scores of the training rows, shape (n_samples, n_components): see `fit`."""
+        """Fit and return the scores of the training rows: see `fit`.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Rows.
+        y : ignored
+            There for pipelines of scikit-learn.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components), float64
+            In memory, whatever X is.
+        """
         del y
         self.fit(X)
         model = self.model_

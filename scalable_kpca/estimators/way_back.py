@@ -66,6 +66,7 @@ class ReconstructsRows:
         Returns
         -------
         ndarray or dask.array.Array
+            Lazy for a dask array.
 
         Raises
         ------

@@ -62,8 +62,14 @@ def load_model(path: str | Path, *, kernel: Callable[..., Any] | None = None) ->
     Parameters
     ----------
     path : str or Path
+        The directory.
     kernel : callable, optional
         The function, of a model whose kernel is one: no code is kept with it.
+
+    Returns
+    -------
+    Model or NystroemModel
+        What `project` and `reconstruct` take.
 
     Raises
     ------

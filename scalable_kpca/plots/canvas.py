@@ -40,7 +40,13 @@ SETTINGS: Any = {
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Settings of matplotlib that all our pictures have, whatever the user's own are, for as long as a block runs."""
+    """Settings of matplotlib that all our pictures have, whatever the user's own are, for as long as a block runs.
+
+    Yields
+    ------
+    None
+        For the block that draws.
+    """
     import matplotlib as mpl
 
     with mpl.rc_context():

@@ -33,6 +33,7 @@ def draw_images(
     Parameters
     ----------
     axes : Axes
+        To draw on.
     images : ndarray of shape (r, c, height, width), float64
         What is NaN everywhere leaves its place empty.
     row_labels, column_labels : sequence of str

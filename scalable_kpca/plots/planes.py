@@ -38,6 +38,7 @@ def draw_component(
     Parameters
     ----------
     axes : Axes
+        To draw on.
     model : Model, NystroemModel or fitted KernelPCA
         Of rows with two features.
     component : int
@@ -77,6 +78,7 @@ def draw_novelty_map(
     Parameters
     ----------
     axes : Axes
+        To draw on.
     model : Model, NystroemModel or fitted KernelPCA
         Of rows with two features.
     X : ndarray of shape (m, 2), float64

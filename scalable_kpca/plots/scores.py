@@ -47,7 +47,9 @@ def draw_scatter(
     Parameters
     ----------
     axes : Axes
+        To draw on.
     x, y : ndarray of shape (m,), float64
+        Places of the rows.
     groups : ndarray of shape (m,), int64, optional
         From 0 to 23: colours of `PALETTE`, with another marker each time that they begin again.
     shades : ndarray of shape (m,), float64, optional
@@ -78,7 +80,9 @@ def draw_hexagons(
     Parameters
     ----------
     axes : Axes
+        To draw on.
     x, y : ndarray of shape (m,), float64
+        Places of the rows.
     groups : ndarray of shape (m,), int64, optional
         From 0 to 7: a hexagon has the colour of the group that most of its rows are in.
     shades : ndarray of shape (m,), float64, optional
@@ -119,7 +123,9 @@ def draw_side_by_side(
     Parameters
     ----------
     left, right : Axes
+        To draw on.
     pca_scores, scores : ndarray of shape (m, ≥ 2), float64
+        Of the same rows.
     groups : ndarray of shape (m,), int64, optional
         As for `draw_scatter`.
     """
@@ -136,6 +142,7 @@ def draw_directions(axes: Axes, mean: Vector, directions: Matrix) -> None:
     axes : Axes
         With the rows on them: the lines end where these do.
     mean : ndarray of shape (2,), float64
+        Of the rows.
     directions : ndarray of shape (2, c), float64
         Columns.
     """
@@ -147,7 +154,15 @@ def draw_directions(axes: Axes, mean: Vector, directions: Matrix) -> None:
 
 
 def draw_histogram(axes: Axes, values: Vector) -> None:
-    """How many rows have which score along the first component."""
+    """How many rows have which score along the first component.
+
+    Parameters
+    ----------
+    axes : Axes
+        To draw on.
+    values : ndarray of shape (m,), float64
+        The scores.
+    """
     axes.hist(values, bins=min(60, max(10, int(np.sqrt(len(values))))), color=PALETTE[0])
     axes.set_xlabel("pc_000")
     axes.set_ylabel("rows")
@@ -159,7 +174,9 @@ def draw_novelty(axes: Axes, values: Vector, quantiles: Mapping[str, float]) -> 
     Parameters
     ----------
     axes : Axes
+        To draw on.
     values : ndarray of shape (m,), float64
+        Novelty of the rows.
     quantiles : mapping
         Names to values.
     """

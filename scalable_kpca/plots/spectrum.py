@@ -33,6 +33,7 @@ def draw_scree(axes: Axes, eigenvalues: Vector, below: Vector, above: Vector) ->
     Parameters
     ----------
     axes : Axes
+        To draw on.
     eigenvalues : ndarray of shape (k,), float64
         Descending; those that are 0 have no place on the logarithmic axis and are left out.
     below, above : ndarray of shape (k,), float64
@@ -69,7 +70,9 @@ def draw_eigenvalues(axes: Axes, eigenvalues: Vector) -> None:
     Parameters
     ----------
     axes : Axes
+        To draw on.
     eigenvalues : ndarray of shape (k,), float64
+        Descending.
     """
     axes.bar(np.arange(1, len(eigenvalues) + 1), eigenvalues, width=0.7, color=PALETTE[0])
     _number_components(axes, len(eigenvalues))
@@ -82,6 +85,7 @@ def draw_cumulative(axes: Axes, cumulative: Vector, *, level: float = 0.95, uppe
     Parameters
     ----------
     axes : Axes
+        To draw on.
     cumulative : ndarray of shape (k,), float64
         From 0 to 1.
     level : float
@@ -112,6 +116,7 @@ def draw_residuals(axes: Axes, largest: Vector, smallest: Vector) -> None:
     Parameters
     ----------
     axes : Axes
+        To draw on.
     largest, smallest : ndarray of shape (p,), float64
         Of each pass; what is not above 0 has no place on the logarithmic axis and is left out.
     """
@@ -136,6 +141,7 @@ def draw_landmark_residuals(axes: Axes, n_landmarks: Vector, residuals: Mapping[
     Parameters
     ----------
     axes : Axes
+        To draw on.
     n_landmarks : ndarray of shape (p,), numbers
         Ascending.
     residuals : mapping
@@ -160,9 +166,11 @@ def draw_plan(axes: Axes, names: Sequence[str], ratios: Vector) -> None:
     Parameters
     ----------
     axes : Axes
+        To draw on.
     names : sequence of str
         Words of ours.
     ratios : ndarray of shape (p,), float64
+        One for each name.
     """
     places = np.arange(len(names))[::-1]
     axes.barh(places, ratios, height=0.55, color=PALETTE[0])

@@ -101,9 +101,12 @@ def compare_with_pca(
         Finite numbers; only rows of the sample are looked at.
     n_components : int
         Of both; at most as many as PCA has.
-    kernel, gamma, degree, coef0
-        As in `KernelPCA`, or a `Kernel` with its parameters; ``"median"`` and ``"scale"`` are resolved on the fitted
-        rows of the sample.
+    kernel : str or Kernel
+        As in `KernelPCA`, or one with its parameters.
+    gamma : float, "scale", "median" or None
+        As in `KernelPCA`; ``"median"`` and ``"scale"`` are resolved on the fitted rows of the sample.
+    degree, coef0 : float
+        As in `KernelPCA`.
     labels : array-like of shape (n_samples,), optional
         Classes whose separation is measured.
     n_clusters : int, optional
@@ -124,6 +127,7 @@ def compare_with_pca(
     Returns
     -------
     Comparison
+        A side each for PCA, its scores with the ridge map, and kernel PCA.
 
     Raises
     ------

@@ -118,6 +118,7 @@ def select_gamma(
     Returns
     -------
     GammaChoice
+        The best gamma, and what was tried.
 
     Raises
     ------
