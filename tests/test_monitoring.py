@@ -18,8 +18,9 @@ from click.testing import CliRunner
 from openlineage.client import event_v2, facet_v2
 from prometheus_client.parser import text_string_to_metric_families
 
-from scalable_kpca import cli, stopping
+from scalable_kpca import stopping
 from scalable_kpca.cli import skpca
+from scalable_kpca.cli.failures import named
 from scalable_kpca.errors import ConfigError
 from scalable_kpca.workflow import lineage, monitoring
 from scalable_kpca.workflow.files import alone_in, append_line, replace_file
@@ -189,7 +190,7 @@ def test_an_interrupted_command_is_recorded_as_such(job, monkeypatch):
 
 
 def test_a_process_that_is_left_in_the_middle_ends_what_is_watched_once(job):
-    with monitoring.watching(monitoring.watch_job(read_draft(job)), cli._named) as watch:
+    with monitoring.watching(monitoring.watch_job(read_draft(job)), named) as watch:
         watch.start("f" * 64)
         stopping._tell()
     assert metrics(job.parent, "run")["skpca_exit_code", ""] == 75
@@ -282,7 +283,7 @@ def test_a_library_that_is_not_installed_is_named_before_anything_is_done(job, m
     assert f"monitor.{key} needs {library}" in refused.stderr
     assert 'pip install "scalable-kpca[monitoring]"' in refused.stderr
     assert sorted(path.name for path in job.parent.iterdir()) == ["base", "job.yaml"]
-    with monitoring.watching(monitoring.watch_job(read_draft(job, [f"monitor.{key}=null"])), cli._named):
+    with monitoring.watching(monitoring.watch_job(read_draft(job, [f"monitor.{key}=null"])), named):
         pass
 
 

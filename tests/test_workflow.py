@@ -24,7 +24,7 @@ import zarr
 from click.testing import CliRunner
 
 from scalable_kpca import machine, plan
-from scalable_kpca.cli import _NamedErrors
+from scalable_kpca.cli.failures import NamedErrors
 from scalable_kpca.disk import tree_bytes
 from scalable_kpca.errors import ConfigError, InvalidInputError, StorageError
 from scalable_kpca.workflow import checks, planned, stages
@@ -509,7 +509,7 @@ def test_output_that_has_become_read_only_is_a_storage_error(tmp_path):
 
 
 def test_error_that_nobody_foresaw_exits_70_with_its_traceback_and_asks_for_a_report():
-    group = _NamedErrors("group")
+    group = NamedErrors("group")
 
     @group.command()
     def divide() -> None:
@@ -525,14 +525,14 @@ def test_error_that_nobody_foresaw_exits_70_with_its_traceback_and_asks_for_a_re
 
 @pytest.mark.parametrize("arguments", [["absent"], ["divide", "--nonsense"]])
 def test_usage_errors_still_exit_2(arguments):
-    group = _NamedErrors("group")
+    group = NamedErrors("group")
     group.command("divide")(lambda: None)
     assert CliRunner().invoke(group, arguments).exit_code == 2
 
 
 def test_signals_are_as_they_were_after_a_command():
     before = signal.getsignal(signal.SIGTERM)
-    group = _NamedErrors("group")
+    group = NamedErrors("group")
     group.command("divide")(lambda: click.echo(signal.getsignal(signal.SIGTERM) is before))
     assert CliRunner().invoke(group, ["divide"]).output == "False\n"
     assert signal.getsignal(signal.SIGTERM) is before

@@ -59,7 +59,9 @@ def exact_run(n: int, k: int, files: str, memory: str, output: str) -> dict[str,
         "explained_variance": answer["explained_variance"],
         "eigenvalues": metrics["eigenvalues"],
         "residuals": metrics["certificate"]["residual_norms"],
-        "run": {name: run[name] for name in ("plan", "tiles", "n_passes", "resumed_passes", "versions")},
+        "run": {
+            name: run[name] for name in ("plan", "tiles", "n_passes", "resumed_passes", "residuals_by_pass", "versions")
+        },
     }
 
 
