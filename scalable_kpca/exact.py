@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from scalable_kpca.definiteness import refuse_indefinite
 from scalable_kpca.engine import Engine
-from scalable_kpca.errors import AccuracyWarning, ConfigError, InvalidInputError, NotConvergedError
+from scalable_kpca.errors import AccuracyWarning, ConfigError, NotConvergedError
 from scalable_kpca.gram import Gram, MemoryGram, RecomputeGram, StoredGram, TileCounts, create_tiles
 from scalable_kpca.journal import Journal
-from scalable_kpca.kernels import STRIP_ROWS, Cosine, GivenKernel, Kernel
+from scalable_kpca.kernels import Cosine, GivenKernel, Kernel
+from scalable_kpca.measuring import check_range, diagonal_sizes, measure_gram
 from scalable_kpca.model import Model
 from scalable_kpca.objects import StoredObject
 from scalable_kpca.operator import CenteredGram
@@ -32,8 +33,7 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 FEW_DIGITS = 1e-4  # of λ₁: a bound above it is worth a warning
-# of kernel values: squares of their rounding are numbers, eps²·K² in float64 and eps·K in float32
-SMALLEST = {"float64": 1e-130, "float32": 1e-30}
+EPS = float(np.finfo(np.float64).eps)
 ZERO_ROUNDING = 10  # times the rounding of products: eigenvalues up to that are those of a zero matrix
 
 
@@ -166,13 +166,12 @@ def fit_exact(
     """
     check_choice("indefinite", indefinite, ("error", "clip"))
     check_choice("on_failure", on_failure, ("error", "return"))
-    diagonal = _diagonal_sizes(rows, kernel, plan)
-    _check_range(diagonal, plan.dtype)
+    diagonal = diagonal_sizes(rows, kernel, plan)
+    check_range(diagonal, plan.dtype)
     operator = CenteredGram(gram, product_dtype=plan.product_dtype, journal=Journal(*journal) if journal else None)
-    measure = cache(lambda: _measure(diagonal, plan, operator))
-    options: dict[str, Any] = {"n_components": n_components, "tol": tol, "max_passes": max_passes, "seed": seed}
-    options["start"] = start
-    solve = Solve(operator, rows, kernel, engine, plan, measure, **options)
+    measure = cache(lambda: measure_gram(diagonal, plan, operator))
+    options: dict[str, Any] = {"tol": tol, "max_passes": max_passes, "seed": seed, "start": start}
+    solve = Solve(operator, rows, kernel, engine, plan, measure, n_components=n_components, **options)
     result, failure = solve.first()
     scale = measure()
     threshold = max(scale.zero_threshold(float(result.eigenvalues[0])), result.rounding)
@@ -214,60 +213,6 @@ def fit_exact(
     )
 
 
-def _diagonal_sizes(rows: Rows, kernel: Kernel, plan: Plan) -> tuple[float, float]:
-    """Sum and largest size of the diagonal as the tiles hold it: one streaming look at the rows."""
-    total, largest = 0.0, 0.0
-    for i in range(plan.tiling.n_blocks):
-        with np.errstate(all="ignore"):  # what is not finite is refused with its place in a pass
-            exact = kernel.diagonal(rows.read(plan.tiling.block(i)).astype(np.float64))
-            values = exact.astype(plan.dtype).astype(np.float64)
-            total += float(values.sum())
-            # of what is too small for the dtype of the tiles the size itself
-            largest = max(largest, float(np.abs(values).max()), float(np.abs(exact).max()))
-    return total, largest
-
-
-def _check_range(diagonal: tuple[float, float], dtype: str) -> None:
-    """Refuse kernel values that are so small that squares of their rounding vanish: eigenvalues would be noise."""
-    largest, or_widen = diagonal[1], ", or set dtype='float64'" if dtype == "float32" else ""
-    if 0 < largest < SMALLEST[dtype]:
-        raise InvalidInputError(
-            f"no kernel value is above {largest:.3g}, and tiles of {dtype} need {SMALLEST[dtype]:.0e}: below it "
-            f"squares and rounding are lost; scale the features up, for example to unit variance{or_widen}."
-        )
-
-
-def _measure(diagonal: tuple[float, float], plan: Plan, operator: CenteredGram) -> GramScale:
-    """Sizes of K and K̃ from the first pass and the diagonal."""
-    built, centering = operator.built, operator.centering
-    if not np.isfinite(built.squared_norm):
-        raise InvalidInputError(
-            "the Frobenius norm of the kernel matrix is beyond float64; standardize or scale the features, or use a "
-            "smaller degree or gamma."
-        )
-    diagonal_sum, gram_norm = diagonal[0], float(np.sqrt(built.squared_norm))
-    # no entry of a positive semi-definite kernel is above its diagonal; of others it may even be zero
-    max_diagonal = max(diagonal[1], gram_norm / plan.n_samples)
-    scale = GramScale(
-        n_samples=plan.n_samples,
-        dtype=plan.dtype,
-        max_diagonal=max_diagonal,
-        gram_norm=gram_norm,
-        squared_norm=max(centering.squared_norm(built.squared_norm), 0.0),
-        total_variance=centering.total_variance(diagonal_sum),
-        entry_error=built.error * max_diagonal,
-        # float64 sums: over a strip by BLAS, then over strips and tiles
-        norm_error=built.squared_norm * (STRIP_ROWS * plan.tile_rows + 4 * plan.n_samples) * _eps("float64"),
-    )
-    # a trace within rounding of zero is zero, ratios to it would be noise: it sums n entries and n row means
-    noise = max(4 * scale.zero_threshold(), 2 * plan.n_samples * scale.entry_error)
-    return scale if abs(scale.total_variance) > noise else replace(scale, total_variance=0.0)
-
-
-def _eps(dtype: str) -> float:
-    return float(np.finfo(dtype).eps)
-
-
 def _selection(model: Model, n_components: int | float | None) -> str:
     share = float(model.certificate.explained_variance_ratio.sum())
     if isinstance(n_components, float):
@@ -285,7 +230,7 @@ def _warn_of_few_digits(model: Model, result: EigenResult, scale: GramScale) -> 
     bounds = bounds[result.eigenvalues[: len(bounds)] > -FEW_DIGITS * largest]
     # independent errors of the entries have a norm of about √n times their size
     uncertain = float(bounds.max(initial=0.0)) + scale.entry_error * n**0.5
-    noise = ZERO_ROUNDING * (n * _eps("float64") * scale.max_diagonal + result.rounding)
+    noise = ZERO_ROUNDING * (n * EPS * scale.max_diagonal + result.rounding)
     if uncertain <= FEW_DIGITS * largest:
         return
     if not model.eigenvalues.any() and largest <= noise and not _differ_in_vain(model):

@@ -36,6 +36,7 @@ ORDER = [
     "centering",
     "journal",
     "operator",
+    "measuring",
     "solvers",
     "definiteness",
     "planning",
