@@ -9,7 +9,8 @@ import pytest
 
 from scalable_kpca.errors import LockedError, StorageError
 from scalable_kpca.workflow import lock as module
-from scalable_kpca.workflow.lock import describe_owner, output_lock, owner_is_dead, process_identity, release_lock
+from scalable_kpca.workflow.lock import describe_owner, output_lock, release_lock
+from scalable_kpca.workflow.owner import owner_is_dead, process_identity
 from tests.support import skip
 
 

@@ -18,7 +18,8 @@ import pytest
 from scalable_kpca.errors import InvalidInputError, LockedError, StorageError
 from scalable_kpca.workflow.layout import Output
 from scalable_kpca.workflow.loading import load_config
-from scalable_kpca.workflow.lock import output_lock, process_identity
+from scalable_kpca.workflow.lock import output_lock
+from scalable_kpca.workflow.owner import process_identity
 from scalable_kpca.workflow.publishing import writing
 from scalable_kpca.workflow.stages import execute, prepare
 from scalable_kpca.workflow.update import update_output

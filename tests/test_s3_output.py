@@ -17,7 +17,7 @@ from scalable_kpca.errors import BusyError, ConfigError, LockedError, StorageErr
 from scalable_kpca.objects import StoredObject, replace_object
 from scalable_kpca.workflow import lease, mirror, remote_writer
 from scalable_kpca.workflow.config import Config
-from scalable_kpca.workflow.lock import process_identity
+from scalable_kpca.workflow.owner import process_identity
 from scalable_kpca.workflow.stages import execute, prepare
 from tests.s3 import content_of, put_days
 

@@ -21,7 +21,8 @@ from scalable_kpca.workflow.files import read_json
 from scalable_kpca.workflow.layout import TILES, Output, RunDirectory
 from scalable_kpca.workflow.lease import lease_owner
 from scalable_kpca.workflow.ledger import Ledger
-from scalable_kpca.workflow.lock import describe_owner, owner_is_dead
+from scalable_kpca.workflow.lock import describe_owner
+from scalable_kpca.workflow.owner import owner_is_dead
 from scalable_kpca.workflow.remote import RemoteOutput
 from scalable_kpca.workflow.versions import problems_of
 

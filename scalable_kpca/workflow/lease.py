@@ -20,7 +20,7 @@ from typing import Any
 from scalable_kpca.documents import format_json, parse_json
 from scalable_kpca.errors import LockedError, StorageError
 from scalable_kpca.objects import ReplacedObjectError, StoredObject, read_object, replace_object
-from scalable_kpca.workflow.lock import owner_is_dead, owner_name, process_identity
+from scalable_kpca.workflow.owner import owner_is_dead, owner_name, process_identity
 
 __all__ = ["Lease", "abandon_leases", "free_lease", "lease_owner", "remote_lease"]
 
