@@ -20,7 +20,7 @@ extensions = [
     "sphinx_click",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    "mathml",
+    "formulas",
     "configuration",
 ]
 exclude_patterns = ["_build", "gallery/*", "auto_gallery/*.ipynb", "auto_gallery/*.py", "sg_execution_times.rst"]
@@ -28,7 +28,7 @@ exclude_patterns = ["_build", "gallery/*", "auto_gallery/*.ipynb", "auto_gallery
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 math_numfig = False
-html_math_renderer = "mathml"
+html_math_renderer = "drawn"
 
 autodoc_typehints = "none"  # docstrings give shapes and units, which types do not
 autodoc_member_order = "bysource"
@@ -62,6 +62,7 @@ sphinx_gallery_conf = {
     "reset_modules": ("order.our_look",),
     "abort_on_example_error": True,
     "download_all_examples": False,
+    "capture_repr": (),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 1e9,

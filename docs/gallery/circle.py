@@ -3,9 +3,9 @@ A circle and a polynomial kernel
 ================================
 
 On a circle of radius 10, PCA finds two directions of the same variance, and no gain. The kernel
-:math:`k(x, y) = (xᵀy + 1)^2` maps a row to six features,
+:math:`k(x, y) = (x^\top y + 1)^2` maps a row to six features,
 
-.. math:: φ(x) = (1, √2 x_1, √2 x_2, √2 x_1 x_2, x_1^2, x_2^2),
+.. math:: φ(x) = (1, \sqrt{2} x_1, \sqrt{2} x_2, \sqrt{2} x_1 x_2, x_1^2, x_2^2),
 
 in which the circle lies in a subspace: :math:`x_1^2 + x_2^2` is 100 everywhere. So there are at most five eigenvalues
 that are not zero, and four when the features are centred, as the constant one has no variance.
