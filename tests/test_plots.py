@@ -65,10 +65,21 @@ def test_a_hexagon_has_the_colour_of_most_of_its_rows_and_is_the_fainter_the_emp
 
 
 def test_every_group_has_a_look_of_its_own(axes):
-    groups = np.arange(24)
-    plots.draw_scatter(axes, groups.astype(float), np.zeros(24), groups=groups)
+    groups = np.arange(32)
+    plots.draw_scatter(axes, groups.astype(float), np.zeros(32), groups=groups)
     looks = {(to_hex(marks.get_facecolor()[0]), marks.get_paths()[0].vertices.tobytes()) for marks in axes.collections}
-    assert len(looks) == 24
+    assert len(looks) == 32
+
+
+def test_the_first_four_groups_differ_in_colour_and_in_marker():
+    colours, markers = zip(*(plots.mark_of(group) for group in range(4)), strict=True)
+    assert len(set(colours)) == len(set(markers)) == 4
+
+
+def test_directions_are_counted_from_1_as_the_bars_of_their_eigenvalues(axes):
+    plots.draw_directions(axes, np.zeros(2), np.eye(2))
+    assert [line.get_label() for line in axes.lines] == ["component 1", "component 2"]
+    assert axes.lines[0].get_linewidth() > axes.lines[1].get_linewidth()
 
 
 def luminance(colour):

@@ -13,6 +13,7 @@ from scalable_kpca.plots.scores import (
     draw_novelty,
     draw_scatter,
     draw_side_by_side,
+    mark_of,
 )
 from scalable_kpca.plots.spectrum import (
     draw_cumulative,
@@ -44,5 +45,6 @@ __all__ = [
     "draw_scree",
     "draw_side_by_side",
     "look",
+    "mark_of",
     "svg_of",
 ]

@@ -21,16 +21,23 @@ __all__ = [
     "draw_novelty",
     "draw_scatter",
     "draw_side_by_side",
+    "mark_of",
 ]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
-# with each of them the colours begin again; and as letters of a legend
-MARKERS = {"o": "●", "^": "▲", "s": "■"}
+# and as letters of a legend
+MARKERS = {"o": "●", "^": "▲", "s": "■", "D": "◆"}
 GRID, FAINTEST = 36, 0.4
 NAMES = ("pc_000", "pc_001")
+
+
+def mark_of(group: int) -> tuple[int, str]:
+    """Place in `PALETTE` of a group's colour, and its marker, a key of `MARKERS`: the first four differ in both."""
+    colour, times = group % len(PALETTE), group // len(PALETTE)
+    return colour, list(MARKERS)[(colour + times) % len(MARKERS)]
 
 
 def draw_scatter(
@@ -51,7 +58,7 @@ def draw_scatter(
     x, y : ndarray of shape (m,), float64
         Places of the rows.
     groups : ndarray of shape (m,), int64, optional
-        From 0 to 23: colours of `PALETTE`, with another marker each time that they begin again.
+        From 0 to 31, each with a look of its own; see `mark_of`.
     shades : ndarray of shape (m,), float64, optional
         Between 0 and 1, in the place of `groups`; NaN is grey.
     names : (str, str)
@@ -66,9 +73,8 @@ def draw_scatter(
     else:
         groups = np.zeros(len(x), np.int64) if groups is None else groups
         for group in np.unique(groups):
-            marker = list(MARKERS)[int(group) // len(PALETTE)]
-            here = groups == group
-            axes.scatter(x[here], y[here], color=PALETTE[int(group) % len(PALETTE)], marker=marker, **look)
+            here, (colour, marker) = groups == group, mark_of(int(group))
+            axes.scatter(x[here], y[here], color=PALETTE[colour], marker=marker, **look)
     _name_plane(axes, names)
 
 
@@ -137,6 +143,8 @@ def draw_side_by_side(
 def draw_directions(axes: Axes, mean: Vector, directions: Matrix) -> None:
     """Lines through the mean of some rows in the plane, along the directions of components, the first one thicker.
 
+    Their labels, for a legend, count from 1, as `draw_eigenvalues` does.
+
     Parameters
     ----------
     axes : Axes
@@ -150,7 +158,7 @@ def draw_directions(axes: Axes, mean: Vector, directions: Matrix) -> None:
         look: dict[str, Any] = (
             {"linewidth": 1.6, "linestyle": "-"} if place == 0 else {"linewidth": 0.9, "linestyle": "--"}
         )
-        axes.axline(tuple(mean), tuple(mean + direction), color=INK, label=f"component {place}", **look)
+        axes.axline(tuple(mean), tuple(mean + direction), color=INK, label=f"component {place + 1}", **look)
 
 
 def draw_histogram(axes: Axes, values: Vector) -> None:

@@ -20,6 +20,7 @@ from scalable_kpca.plots import (
     draw_residuals,
     draw_scatter,
     draw_scree,
+    mark_of,
     svg_of,
 )
 from scalable_kpca.workflow.account import Account, Metrics
@@ -146,7 +147,7 @@ def _plane(points: NDArray[np.float64], sample: ScoreSample, colour: str | None,
     what = "each mark is a row" if few else "each hexagon counts rows, the fuller the stronger"
     how = "" if few else ", that of most of its rows" if paint.groups is not None else ", the mean of its rows"
     meaning = html("; its colour is <bdi>$colour</bdi>$how", colour=colour, how=how) if values else Html()
-    caption = html("$w; $what$meaning. $legend", w=words, what=what, meaning=meaning, legend=_legend(paint))
+    caption = html("$w; $what$meaning. $legend", w=words, what=what, meaning=meaning, legend=_legend(paint, marked=few))
     coloured = f", coloured by {colour}" if values else ""
     return figure(drawing, f"Scores on the first two components{coloured}: {words}.", caption)
 
@@ -160,7 +161,8 @@ def _of_rows(sample: ScoreSample, n_shown: int) -> str:
     return f"{text} ({hidden} more are not finite)" if hidden else text
 
 
-def _legend(paint: Colouring) -> Html:
+def _legend(paint: Colouring, *, marked: bool) -> Html:
+    """Names and colours of the groups, and the markers where they are drawn with them."""
     if paint.shades is not None:
         stops = ", ".join(SHADES)
         bar = Html(f'<span class="ramp" style="background: linear-gradient(to right, {stops})"></span>')
@@ -169,14 +171,14 @@ def _legend(paint: Colouring) -> Html:
         return html('<span class="legend">$low $bar $high</span>', bar=bar, **ends)
     if len(paint.names) < 2:
         return html("It is <bdi>$name</bdi> everywhere.", name=paint.names[0]) if paint.names else Html()
-    letters = list(MARKERS.values())
+    letters = [MARKERS[mark_of(place)[1] if marked else "o"] for place in range(len(paint.names))]
     counts = np.bincount(np.empty(0, np.int64) if paint.groups is None else paint.groups, minlength=len(paint.names))
     entries = (
         html(
             '<li><span class="c$colour" aria-hidden="true">$letter</span> <bdi>$name</bdi> '
             "<small>($count)</small></li>",
             colour=place % len(PALETTE),
-            letter=letters[place // len(PALETTE)],
+            letter=letters[place],
             name=name,
             count=number(int(counts[place])),
         )
