@@ -21,7 +21,8 @@ from scalable_kpca.plots import draw_side_by_side
 
 X, digit = load_digits(n_class=2, return_X_y=True)
 X = X / 16
-fitted, held_out, labels, new_labels = train_test_split(X, digit, test_size=0.5, random_state=0, stratify=digit)
+split = train_test_split(X, digit, test_size=0.5, random_state=0, stratify=digit)
+fitted, held_out, labels, new_labels = split
 
 # %%
 # Both kernels with two components, and :math:`γ` by the median distance of the pictures.
@@ -46,7 +47,7 @@ draw_side_by_side(*axes, *scores.values(), groups=new_labels)
 for axis, (w, b) in zip(axes, lines.values(), strict=True):
     axis.autoscale(enable=False)
     axis.axline(-b * w / (w @ w), slope=-w[0] / w[1], color="black", linewidth=1, linestyle="--")
-legend = axes[0].legend(["zero", "one"], frameon=False)
+legend = axes[0].legend(["zero", "one"], frameon=False, loc="lower left")
 
 # %%
 # What its test asserts (``tests/gallery/test_digits_classified.py``):

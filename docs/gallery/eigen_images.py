@@ -31,13 +31,14 @@ pca = KernelPCA(None, kernel="linear").fit(X)
 mean = X.mean(axis=0)
 directions = (X - mean).T @ pca.eigenvectors_ / np.sqrt(pca.eigenvalues_)
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained", width_ratios=(1, 6))
+figure, axes = plt.subplots(1, 2, figsize=(9, 2.6), layout="constrained", width_ratios=(1, 6))
 draw_images(axes[0], mean.reshape(1, 1, 8, 8), column_labels=["mean"])
-draw_images(axes[1], directions.T[:12].reshape(2, 6, 8, 8), signed=True)
 axes[1].set_title("the first twelve components")
+draw_images(axes[1], directions.T[:12].reshape(2, 6, 8, 8), signed=True)
 
 # %%
-# Reconstructions from few, more and most components; below each the weights that it is made of.
+# Reconstructions from few, more and most components; below each the weights that it is made of. They are the same
+# numbers each time, as many as there are components.
 
 KEPT = (4, 16, 40)
 weights = pca.transform(X)
@@ -48,19 +49,20 @@ def rebuilt(k):
     return mean + weights[:, :k] @ directions[:, :k].T
 
 
-figure = plt.figure(figsize=(9, 9), layout="constrained")
-blocks = figure.subfigures(1 + len(KEPT), 1, height_ratios=(1, 2, 2, 2))
 N_SHOWN = 8
-for place, axes in enumerate(blocks[0].subplots(1, N_SHOWN)):
-    draw_images(axes, X[place].reshape(1, 1, 8, 8))
-blocks[0].suptitle("digits")
-for block, k in zip(blocks[1:], KEPT, strict=True):
-    pictures = rebuilt(k)[:N_SHOWN]
-    above, below = block.subplots(2, N_SHOWN, sharey="row")
-    for place in range(N_SHOWN):
-        draw_images(above[place], pictures[place].reshape(1, 1, 8, 8), limits=(0, 16))
-        below[place].bar(np.arange(1, k + 1), weights[place, :k], color=PALETTE[0], width=1)
-    block.suptitle(f"from {k} of {len(pca.eigenvalues_)} components")
+heights = (1,) + len(KEPT) * (1, 0.9)
+figure, axes = plt.subplots(
+    len(heights), N_SHOWN, figsize=(9, 8), layout="constrained", sharey="row", height_ratios=heights
+)
+for place in range(N_SHOWN):
+    draw_images(axes[0, place], X[place].reshape(1, 1, 8, 8), limits=(0, 16))
+    for line, k in enumerate(KEPT):
+        above, below = axes[2 * line + 1 : 2 * line + 3, place]
+        draw_images(above, rebuilt(k)[place].reshape(1, 1, 8, 8), limits=(0, 16))
+        below.bar(np.arange(1, k + 1), weights[place, :k], color=PALETTE[0], width=1)
+for line, name in zip(axes, ["digits", "from 4", "weights", "from 16", "weights", "from 40", "weights"], strict=True):
+    line[0].set_ylabel(name)
+figure.align_ylabels()
 
 # %%
 # The errors, measured and as the eigenvalues say.

@@ -8,7 +8,7 @@ For two features :math:`k(x, y) = (1 + x^T y)^2` is the inner product of six,
 
 An ellipse around the origin is a straight line in :math:`x_1^2` and :math:`x_2^2`. Kernel PCA is PCA of these features,
 which it never forms: with the eigenvectors :math:`V` of the centred :math:`K` and :math:`D = Λ^{-1/2}` the scores are
-:math:`X' = D V^T K` (Thiagarajan, notes of week 2, sections 5 to 9), and new rows are centred by the means of
+:math:`X^{\prime} = D V^T K` (Thiagarajan, notes of week 2, sections 5 to 9), and new rows are centred by the means of
 the kernel over the fitted ones (Welling, eq. 10 to 18). Degree :math:`p` of :math:`d` features stands for
 :math:`\binom{d + p}{p}` features.
 """
@@ -36,7 +36,8 @@ def kernel(X, Y):
 
 rng = np.random.default_rng(0)
 angles = rng.uniform(0, 2 * np.pi, 120)
-rows = np.column_stack([3 * np.cos(angles), 1.5 * np.sin(angles)]) + 0.1 * rng.standard_normal((120, 2))
+ellipse = np.column_stack([3 * np.cos(angles), 1.5 * np.sin(angles)])
+rows = ellipse + 0.1 * rng.standard_normal((120, 2))
 X, new = rows[:90], rows[90:]
 
 # %%

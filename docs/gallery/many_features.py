@@ -54,20 +54,22 @@ scores = pca.transform(X)
 draw_scatter(axes[0], *scores.T[:2], groups=tissue, names=("component 1", "component 2"))
 axes[0].set_title("scores of 60 samples, 4 tissues")
 numbers = np.arange(1, N)
-axes[1].plot(numbers, singular_values[:-1] ** 2, "o", color=PALETTE[1], label="rows: σ²", markersize=7)
-axes[1].plot(numbers, pca.eigenvalues_, ".", color=PALETTE[0], label="Gram matrix: λ", markersize=5)
+squares = singular_values[:-1] ** 2
+axes[1].plot(numbers, squares, "o", color=PALETTE[1], label="singular values²", markersize=7)
+axes[1].plot(numbers, pca.eigenvalues_, ".", color=PALETTE[0], label="Gram matrix", markersize=5)
 axes[1].set(title="the same spectrum", xlabel="component", ylabel="eigenvalue λ", yscale="log")
 axes[1].legend(frameon=False)
-bars = axes[2].bar(["Gram\n60 × 60", "covariance\n5000 × 5000"], [gram_bytes, covariance_bytes])
-axes[2].bar_label(bars, [f"{gram_bytes / 1e3:.1f} kB", f"{covariance_bytes / 1e6:.0f} MB"])
+names = ["Gram\n60 × 60", "covariance\n5000 × 5000"]
+bars = axes[2].bar(names, [gram_bytes, covariance_bytes], color=PALETTE[:2])
 axes[2].set(title="bytes of the matrix", yscale="log", ylim=(1e3, 2e9))
-bars[0].set_color(PALETTE[0])
-bars[1].set_color(PALETTE[1])
+sizes = f"{gram_bytes / 1e3:.1f} kB", f"{covariance_bytes / 1e6:.0f} MB"
+labels = axes[2].bar_label(bars, sizes)
 
 # %%
 # What its test asserts (``tests/gallery/test_many_features.py``):
 
-difference = np.abs(pca.eigenvalues_ - singular_values[:-1] ** 2).max()
+difference = np.abs(pca.eigenvalues_ - squares).max()
 same = bool(difference < 1e-12 * pca.eigenvalues_[0])
-print(f"{len(pca.eigenvalues_)} eigenvalues are not zero; the same both ways to 1e-12 of the first: {same}")
+print(f"{len(pca.eigenvalues_)} eigenvalues are not zero")
+print(f"the same both ways, to 1e-12 of the first: {same}")
 print(f"Gram matrix {gram_bytes} bytes, covariance matrix {covariance_bytes} bytes")

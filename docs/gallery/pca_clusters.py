@@ -45,7 +45,7 @@ def draw(X, groups, pca):
     draw_scatter(axes[0], X[:, 0], X[:, 1], groups=groups, names=("x₁", "x₂"))
     axes[0].autoscale(enable=False)
     draw_directions(axes[0], X[:, :2].mean(axis=0), directions(X, pca)[:2, :2])
-    axes[0].set(title="rows; components 1 —, 2 - -", aspect="equal")
+    axes[0].set(title="rows, components 1 and 2 (dashed)", aspect="equal")
     draw_eigenvalues(axes[1], pca.eigenvalues_ / len(X))
     axes[1].set(title="all seven eigenvalues of C", ylabel="variance λ/n")
     scores = pca.transform(X)

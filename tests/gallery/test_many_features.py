@@ -12,7 +12,7 @@ def test_gram_and_covariance_matrix_of_5000_genes_have_the_same_59_eigenvalues(p
     assert values.shape == (59,)
     np.testing.assert_allclose(values, singular[:59] ** 2, rtol=0, atol=tolerance)
     assert singular[59] ** 2 <= tolerance < values[58]
-    assert "59 eigenvalues are not zero; the same both ways to 1e-12 of the first: True" in shown.printed
+    assert "59 eigenvalues are not zero\nthe same both ways, to 1e-12 of the first: True" in shown.printed
 
 
 def test_eigenvectors_of_the_gram_matrix_give_those_of_the_covariance_matrix(page):
