@@ -8,7 +8,7 @@ components the mean squared error of what is rebuilt is exactly the sum of the e
 
 .. math:: \frac{1}{n} \sum_i ‖x_i - \hat{x}_i‖^2 = \frac{1}{n} \sum_{a > k} λ_a
 
-(Welling, eq. 5). The weights alone are enough to say which digit it is, nearly always. (After the eigendogs in Wu's
+(Welling, eq. 5). The weights alone are enough to say which digit it is, in most cases. (After the eigendogs in Wu's
 lecture on PCA and kernel PCA.)
 """
 
@@ -37,8 +37,8 @@ axes[1].set_title("the first twelve components")
 draw_images(axes[1], directions.T[:12].reshape(2, 6, 8, 8), signed=True)
 
 # %%
-# Reconstructions from few, more and most components; below each the weights that it is made of. They are the same
-# numbers each time, as many as there are components.
+# Reconstructions from few, more and most components; below each the weights that it is made of. The first ones
+# are the same each time.
 
 KEPT = (4, 16, 40)
 weights = pca.transform(X)
@@ -51,17 +51,18 @@ def rebuilt(k):
 
 N_SHOWN = 8
 heights = (1,) + len(KEPT) * (1, 0.9)
-figure, axes = plt.subplots(
-    len(heights), N_SHOWN, figsize=(9, 8), layout="constrained", sharey="row", height_ratios=heights
-)
+shape = len(heights), N_SHOWN
+figure, axes = plt.subplots(*shape, figsize=(9, 8), sharey="row", height_ratios=heights)
+figure.set_layout_engine("constrained")
 for place in range(N_SHOWN):
     draw_images(axes[0, place], X[place].reshape(1, 1, 8, 8), limits=(0, 16))
     for line, k in enumerate(KEPT):
         above, below = axes[2 * line + 1 : 2 * line + 3, place]
         draw_images(above, rebuilt(k)[place].reshape(1, 1, 8, 8), limits=(0, 16))
         below.bar(np.arange(1, k + 1), weights[place, :k], color=PALETTE[0], width=1)
-for line, name in zip(axes, ["digits", "from 4", "weights", "from 16", "weights", "from 40", "weights"], strict=True):
-    line[0].set_ylabel(name)
+        above.set_ylabel("" if place else f"from {k}")
+        below.set_ylabel("" if place else "weights")
+axes[0, 0].set_ylabel("digits")
 figure.align_ylabels()
 
 # %%

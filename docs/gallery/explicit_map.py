@@ -8,7 +8,7 @@ For two features :math:`k(x, y) = (1 + x^T y)^2` is the inner product of six,
 
 An ellipse around the origin is a straight line in :math:`x_1^2` and :math:`x_2^2`. Kernel PCA is PCA of these features,
 which it never forms: with the eigenvectors :math:`V` of the centred :math:`K` and :math:`D = Λ^{-1/2}` the scores are
-:math:`X^{\prime} = D V^T K` (Thiagarajan, notes of week 2, sections 5 to 9), and new rows are centred by the means of
+the columns of :math:`D V^T K` (Thiagarajan, notes of week 2, sections 5 to 9), and new rows are centred by the means of
 the kernel over the fitted ones (Welling, eq. 10 to 18). Degree :math:`p` of :math:`d` features stands for
 :math:`\binom{d + p}{p}` features.
 """
