@@ -20,11 +20,12 @@ class Shown(dict):
 
 
 @pytest.fixture
-def page():
+def page(monkeypatch):
     """Run a page by its name, as the build of the documents does."""
 
     def run(name):
         mpl.use("agg")
+        monkeypatch.chdir(GALLERY)
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             shown = Shown(runpy.run_path(str(GALLERY / f"{name}.py")))
