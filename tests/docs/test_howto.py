@@ -52,7 +52,8 @@ def inline(page):
 def commands():
     """Every command that a console shows, and those that the text shows whole."""
     for page in PAGES:
-        shown = [line[2:] for text in of(page, "console") for line in text.splitlines() if line.startswith("$ ")]
+        lines = [line for text in of(page, "console") for line in text.replace("\\\n", "").splitlines()]
+        shown = [line[2:] for line in lines if line.startswith("$ ")]
         said = [text for text in inline(page) if text.startswith("skpca ")]
         for at, line in enumerate([*shown, *said]):
             for part in line.split("&&"):
