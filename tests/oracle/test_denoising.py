@@ -1,9 +1,6 @@
 """Pre-images take noise away as published: the Gaussians of Mika et al. (1998), and the digits of scikit-learn."""
 
-import importlib.util
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from scalable_kpca.preimage import choose_training_pairs, find_preimages, fit_ri
 from scalable_kpca.transform import project
 from tests.support import fit
 
-GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 SEEDS = range(6)
 PUBLISHED = {
     0.4: [1.08, 1.23, 1.42, 1.61, 1.83, 2.03, 2.18, 2.33, 2.44],
@@ -87,26 +83,3 @@ def test_digits_are_denoised_better_than_by_pca_with_as_many_components():
         # measured with 16 and 32 components: 0.65 and 0.40 of the error of PCA, by the ridge map 0.67 and 0.44
         assert np.square(found.rows - clean).mean() < 0.8 * linear
         assert np.square(ridge(scores[:, :k]) - clean).mean() < 0.8 * linear
-
-
-@pytest.mark.slow
-def test_gallery_shows_the_code_that_its_script_runs_and_the_numbers_that_come_out():
-    page, script = GALLERY / "denoising.md", GALLERY / "denoising.py"
-    lines = iter(script.read_text().splitlines())
-    block = re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1].splitlines()
-    assert len(block) > 8
-    assert all(line in lines for line in block)  # in this order: `in` goes on where it stopped
-    specification = importlib.util.spec_from_file_location("denoising", script)
-    gallery = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(gallery)  # fits, and draws nothing
-    shown = dict(re.findall(r"^\| ([^\d|\n]+) \| (0\.[\d. |]+) \|$", page.read_text(), re.MULTILINE))
-    table = gallery.table()
-    assert list(shown) == list(table)
-    for method, errors in table.items():
-        # four digits are shown
-        np.testing.assert_allclose([float(error) for error in shown[method].split("|")], errors, rtol=0, atol=1e-4)
-    linear, *better = table.values()
-    assert (np.array(better) < linear).all()
-    assert f"{gallery.error(gallery.noisy):.4f}" in page.read_text()
-    again = gallery.reconstruct("kernel PCA, fixed point", 32)
-    np.testing.assert_allclose(gallery.denoised, again, rtol=0, atol=1e-12)
