@@ -27,7 +27,8 @@ def best_threshold(scores):
     """Threshold on one score, and the share of rows that are then on the side of their ring."""
     order = np.argsort(scores)
     small = ring[order] == 1
-    right = np.cumsum(small) + np.cumsum(~small[::-1])[::-1] - ~small  # small ones up to here, large ones beyond
+    # rows of the small ring up to here, and of the large one beyond
+    right = np.cumsum(small) + np.cumsum(~small[::-1])[::-1] - ~small
     right = np.maximum(right, len(ring) - right)[:-1]
     place = int(right.argmax())
     return scores[order[place : place + 2]].mean(), right[place] / len(ring)

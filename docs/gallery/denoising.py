@@ -33,7 +33,7 @@ noisy = clean + 0.4 * np.random.default_rng(1).standard_normal(clean.shape)
 
 pca = KernelPCA(32, kernel="rbf", gamma=0.05, fit_inverse_transform="fixed_point").fit(training)
 denoised = pca.inverse_transform(pca.transform(noisy))
-report = pca.preimages(pca.transform(noisy))  # the same, with the distance, iterations and convergence of each row
+report = pca.preimages(pca.transform(noisy))  # the same rows, and how each was found
 
 # %%
 # Others to compare with. γ = 0.05 and α = 0.01 are round numbers near the best for this noise.

@@ -11,6 +11,8 @@ Here :math:`γ = 1 / (2 σ^2)` is ``gamma`` of the rbf kernel and :math:`α` is 
 every panel says how many of the rows a threshold on the first component puts on the side of their moon.
 """
 
+import textwrap
+
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.datasets import load_digits, make_moons
@@ -25,7 +27,8 @@ X, moon = make_moons(300, noise=0.06, random_state=0)
 def share_of_threshold(scores):
     """Largest share of rows that a threshold on a score puts on the side of their moon."""
     first = moon[np.argsort(scores)] == 0
-    right = np.cumsum(first) + np.cumsum(~first[::-1])[::-1] - ~first  # of the first moon up to here, others beyond
+    # rows of the first moon up to here, and of the other one beyond
+    right = np.cumsum(first) + np.cumsum(~first[::-1])[::-1] - ~first
     return max(right.max(), (len(moon) - right).max()) / len(moon)
 
 
@@ -43,7 +46,7 @@ try:
     KernelPCA(2, **sigmoid).fit(X)
 except InvalidInputError as error:
     refusal = str(error)
-print(refusal)
+print(textwrap.fill(refusal, 96))
 
 # %%
 # On request the negative part is dropped (``indefinite="clip"``). All eight:
@@ -64,7 +67,7 @@ shares = {name: share_of_threshold(fitted.transform(X)[:, 0]) for name, fitted i
 figure, axes = plt.subplots(2, 4, figsize=(11, 5.6), layout="constrained")
 for panel, (name, fitted) in zip(axes.flat, fits.items(), strict=True):
     scores = fitted.transform(X)
-    draw_scatter(panel, scores[:, 0], scores[:, 1], groups=9 * moon)  # 9: another colour and another marker
+    draw_scatter(panel, scores[:, 0], scores[:, 1], groups=9 * moon)  # another colour and marker
     panel.set_title(f"{name}\n{shares[name]:.0%} by a threshold", fontsize=10)
 
 # %%
