@@ -51,6 +51,7 @@ def test_landmarks_that_look_for_what_is_not_reached_leave_out_less_of_a_decayin
     # measured 6.5e-3, 1.8e-5 and 1.3e-7 with 80 landmarks
     assert plane["kmeans++"][-1] < plane["uniform"][-1] / 20
     assert plane["rpcholesky"][-1] < plane["kmeans++"][-1] / 10
+    assert plane["rpcholesky"][-1] < plane["uniform"][-1] / 1000
     # measured 0.032 to 0.037 with 160
     assert max(values[-1] for values in digits.values()) < 1.5 * min(values[-1] for values in digits.values())
     for name in ("plane", "digits"):
