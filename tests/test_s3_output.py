@@ -659,6 +659,17 @@ def test_a_run_in_a_bucket_itself(server, tmp_path):
     assert execute(job(tmp_path, "s3://results", work="elsewhere")).status == "unchanged"
 
 
+def test_a_server_that_does_not_answer_is_no_problem_of_an_output(server, tmp_path):
+    put_days(server, (1, 2))
+    invoke("run", write_job(tmp_path))
+    server.judge = lambda _: (503, "SlowDown")
+    for command in ("status", "verify"):
+        code, _, text = invoke(command, OUT)
+        assert code == 75, f"{command}: {text}"
+    server.judge = None
+    assert invoke("status", OUT)[0] == 0
+
+
 def test_scores_that_fail_leave_nothing_and_occupied_places_are_refused(server, tmp_path):
     put_days(server, (1, 2))
     invoke("run", write_job(tmp_path))

@@ -25,7 +25,6 @@ PAGES = (
     "novelty_detection",
     "clustering_of_scores",
     "landmarks_compared",
-    "a_million_rows",
 )
 
 

@@ -96,6 +96,8 @@ def _inspect_remote(remote: RemoteOutput, local: dict[str, Any], problems: list[
             what = "not whole" if one.commit_list() is None else f"published, {len(one.sizes)} objects"
             facts[f"run {one.fingerprint[:16]}/{one.place.name[:12]}"] = what
         facts["lock"] = _named_owner(lease_owner(remote.lock))
+    except BusyError:
+        raise  # a server that does not answer is no problem of what it holds
     except StorageError as error:
         problems.append(str(error))
     facts["working directory"] = str(path)
@@ -177,15 +179,16 @@ def _progress_of(run: RunDirectory) -> str:
     if (run.path / "journal" / "landmarks.npz").exists():
         sums = read_record(run.path / "journal" / "sums.npz", SUMS_FIELDS)
         return f"in progress, landmarks found, sums over {0 if sums is None else int(sums['counts'][1])} rows"
+    n_passes = len(list((run.path / "journal").glob("[0-9]*.npz")))
+    found = [f"{n_passes} finished pass" + ("" if n_passes == 1 else "es")] if n_passes else []
     try:
         tiles = find_tiles(_place_of_tiles(run))
-        if tiles is None:
-            return "in progress, nothing to go on from yet"
-        done = tiles.tiling.n_tiles - len(tiles.missing())
+        if tiles is not None:
+            where = f" in {tiles.path}" if is_object(tiles.path) else ""
+            found.insert(0, f"{tiles.tiling.n_tiles - len(tiles.missing())} of {tiles.tiling.n_tiles} tiles{where}")
     except KernelPCAError as error:
-        return f"in progress, {error}"
-    where = f" in {tiles.path}" if is_object(tiles.path) else ""
-    return f"in progress, {done} of {tiles.tiling.n_tiles} tiles{where}"
+        found.insert(0, str(error))
+    return f"in progress, {' and '.join(found) or 'nothing to go on from yet'}"
 
 
 def _place_of_tiles(run: RunDirectory) -> Path | StoredObject:

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from scalable_kpca import journal as module
+from scalable_kpca.cli import skpca
 from scalable_kpca.disk import remove_tree
 from scalable_kpca.errors import CorruptTileError, StorageError
 from scalable_kpca.gram import PassResult, TileCounts
@@ -405,6 +407,8 @@ def test_killed_run_repeats_no_finished_pass_and_gives_the_same_bits(gram, solve
     first, second = (3, 9) if solver == "arpack" else (2, 4)
     logged = [kill_after(job, wanted) for wanted in (first, second)]
     assert first <= logged[0] < second <= logged[1]
+    said = CliRunner().invoke(skpca, ["status", str(tmp_path / "out")]).output
+    assert f"{logged[1]} finished passes" in said, said
     resumed, bits = outcome(job)
     assert resumed["resumed_passes"] == logged[1]
     assert resumed["n_passes"] == reference["n_passes"] > resumed["resumed_passes"]
