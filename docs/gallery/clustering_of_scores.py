@@ -36,7 +36,7 @@ for (name, (rows, groups, pca)), panels in zip(plane.items(), axes.reshape(2, 2)
     for panel, features in zip(panels, ("rows", "scores"), strict=True):
         found = clusters_of(rows if features == "rows" else pca.fit_transform(rows), 2)
         indices[name, features] = adjusted_rand_score(groups, found)
-        draw_scatter(panel, rows[:, 0], rows[:, 1], groups=9 * found, names=("x₁", "x₂"))
+        draw_scatter(panel, rows[:, 0], rows[:, 1], groups=found, names=("x₁", "x₂"))
         panel.set(title=f"k-means on {features}\nadjusted Rand index {indices[name, features]:z.2f}", aspect="equal")
 
 # %%

@@ -42,10 +42,9 @@ scores = KernelPCA(2, kernel="rbf", gamma=2).fit_transform(X)
 threshold, share = best_threshold(scores[:, 0])
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained")
-marked = 9 * ring  # another colour and another marker
-draw_scatter(axes[0], X[:, 0], X[:, 1], groups=marked, names=("x₁", "x₂"))
+draw_scatter(axes[0], X[:, 0], X[:, 1], groups=ring, names=("x₁", "x₂"))
 axes[0].set(title="the rows", aspect="equal")
-draw_side_by_side(axes[1], axes[2], pca_scores, scores, groups=marked)
+draw_side_by_side(axes[1], axes[2], pca_scores, scores, groups=ring)
 axes[2].axvline(threshold, color=PALETTE[3], linestyle="--", label="threshold")
 axes[2].legend(loc="upper right")
 

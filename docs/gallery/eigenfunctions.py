@@ -31,7 +31,7 @@ pca = KernelPCA(8, kernel="rbf", gamma=10).fit(X)
 
 figure, axes = plt.subplots(2, 4, figsize=(11, 5), sharex=True, sharey=True, layout="constrained")
 for component, panel in enumerate(axes.flat):
-    draw_component(panel, pca, component, X, groups=9 * clusters)  # other colours, other markers
+    draw_component(panel, pca, component, X, groups=clusters)
     panel.set(title=f"eigenvalue {pca.eigenvalues_[component]:.2f}", aspect="equal")
     panel.label_outer()
 

@@ -67,7 +67,7 @@ shares = {name: share_of_threshold(fitted.transform(X)[:, 0]) for name, fitted i
 figure, axes = plt.subplots(2, 4, figsize=(11, 5.6), layout="constrained")
 for panel, (name, fitted) in zip(axes.flat, fits.items(), strict=True):
     scores = fitted.transform(X)
-    draw_scatter(panel, scores[:, 0], scores[:, 1], groups=9 * moon)  # another colour and marker
+    draw_scatter(panel, scores[:, 0], scores[:, 1], groups=moon)
     panel.set_title(f"{name}\n{shares[name]:.0%} by a threshold", fontsize=10)
 
 # %%

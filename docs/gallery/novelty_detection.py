@@ -30,7 +30,7 @@ of_plane = plane.novelty_threshold(0.99)
 centre, between = plane.novelty(np.array([[0.0, 0.0], [0.75, 0.0]]))
 
 figure, axis = plt.subplots(figsize=(6.4, 5), layout="constrained")
-draw_novelty_map(axis, plane, rows, threshold=of_plane, groups=1 + 9 * ring)
+draw_novelty_map(axis, plane, rows, threshold=of_plane, groups=1 + ring)
 axis.set(title="two rings, 30 components", aspect="equal")
 
 # %%

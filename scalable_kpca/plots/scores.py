@@ -35,7 +35,20 @@ NAMES = ("pc_000", "pc_001")
 
 
 def mark_of(group: int) -> tuple[int, str]:
-    """Place in `PALETTE` of a group's colour, and its marker, a key of `MARKERS`: the first four differ in both."""
+    """What a group looks like: the first four differ in colour and in marker.
+
+    Parameters
+    ----------
+    group : int
+        From 0.
+
+    Returns
+    -------
+    colour : int
+        Place in `PALETTE`.
+    marker : str
+        Key of `MARKERS`.
+    """
     colour, times = group % len(PALETTE), group // len(PALETTE)
     return colour, list(MARKERS)[(colour + times) % len(MARKERS)]
 

@@ -15,7 +15,9 @@ from pydantic import BaseModel
 
 from scalable_kpca import errors
 from scalable_kpca.certificate import Certificate
-from scalable_kpca.cli import BUG, NOTHING_TO_DO, skpca
+from scalable_kpca.cli import skpca
+from scalable_kpca.cli.answers import NOTHING_TO_DO
+from scalable_kpca.cli.failures import BUG
 from scalable_kpca.nystroem import NystroemCertificate
 from scalable_kpca.workflow.config import Config
 
