@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers import KrylovState, expand, random_directions
+from scalable_kpca.solvers import begin, expand, random_directions
 
 __all__ = ["Probe", "probe_remainder", "random_start_bound"]
 
@@ -193,7 +193,7 @@ def probe_remainder(
     if width == 0:
         return Probe(np.zeros(0), block, 0.0, 0.0, 0)
     # the found vectors are only kept orthogonal to: their own images play no part in the Ritz values of B
-    state = KrylovState(vectors, np.zeros((p, p)), block, np.zeros((width, p)))
+    state = begin(vectors, block, p + width * max_passes)
     upper = math.sqrt(max(squared_norm, 0.0))
     while True:
         state = expand(operator, state)

@@ -240,7 +240,9 @@ class Solve:
         )
 
     def _enlarged(self, found: Matrix, shown: Matrix) -> Matrix:
-        """What was found, the directions in which something larger shows, and random columns."""
+        """What was found, the directions in which something larger shows most, and random columns."""
+        # no wider than a block of the plan, where there is a number of components
+        shown = shown[:, : max(self._plan.block_columns - found.shape[1] - RANDOM_COLUMNS, RANDOM_COLUMNS)]
         rng = np.random.default_rng([self._seed, 3])
         random = rng.standard_normal((len(found), RANDOM_COLUMNS)) / np.sqrt(len(found))
         return np.concatenate([found, shown, random], axis=1)

@@ -263,6 +263,28 @@ def test_what_names_a_run_does_not_depend_on_a_calibration_or_the_room_on_a_disk
             assert getattr(measured, field) == getattr(plain, field)
 
 
+@pytest.mark.parametrize("solver", ["block_krylov", "arpack", "power"])
+def test_a_small_limit_gets_a_basis_of_fewer_blocks_down_to_four(solver):
+    arguments = {"n_samples": 1_000_000, "n_features": 64, "n_components": 10, "n_threads": 2, "solver": solver}
+    wide = plan_exact(**arguments, memory_limit=64 * GIB)
+    assert wide.max_basis == 8 * wide.block_columns
+    narrow = plan_exact(**arguments, memory_limit=smallest_limit(arguments | {"gram": "auto"}))
+    assert narrow.max_basis == 4 * narrow.block_columns
+    assert narrow.peak_memory <= narrow.memory_limit
+    assert any(reason.startswith("basis of 4 blocks") for reason in narrow.reasons)
+    # a basis that fits is not made smaller, whatever the tiles have to be
+    enough = plan_exact(**arguments, memory_limit=wide.peak_memory)
+    assert enough.max_basis == wide.max_basis
+    assert not any(reason.startswith("basis") for reason in enough.reasons)
+
+
+def test_dense_fits_have_no_basis_to_make_smaller():
+    arguments = {"n_samples": 3000, "n_features": 64, "n_components": None, "n_threads": 2, "solver": "dense"}
+    plan = plan_exact(**arguments, memory_limit=smallest_limit(arguments | {"gram": "auto"}))
+    assert plan.max_basis == 0
+    assert not any(reason.startswith("basis") for reason in plan.reasons)
+
+
 def test_auto_stores_no_tiles_that_are_too_small_for_a_file():
     """A limit that stored tiles fit into only when they are small leaves large ones to be evaluated."""
     arguments = {"n_samples": 200_000, "n_features": 64, "n_components": 10, "n_threads": 32}

@@ -1,7 +1,14 @@
 """Eigensolvers: an operator in, an `EigenResult` out."""
 
 from scalable_kpca.solvers.arpack import solve_arpack
-from scalable_kpca.solvers.block_krylov import MAX_PASSES, KrylovState, expand, random_directions, solve_block_krylov
+from scalable_kpca.solvers.block_krylov import (
+    MAX_PASSES,
+    KrylovState,
+    begin,
+    expand,
+    random_directions,
+    solve_block_krylov,
+)
 from scalable_kpca.solvers.dense import solve_dense
 from scalable_kpca.solvers.lowest import lowest_eigenvalue
 from scalable_kpca.solvers.power import solve_power
@@ -11,6 +18,7 @@ __all__ = [
     "MAX_PASSES",
     "EigenResult",
     "KrylovState",
+    "begin",
     "canonical",
     "expand",
     "lowest_eigenvalue",

@@ -13,13 +13,15 @@ from scalable_kpca.errors import NotConvergedError
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers.result import EigenResult, canonical
 
-__all__ = ["KrylovState", "expand", "random_directions", "solve_block_krylov"]
+__all__ = ["KrylovState", "begin", "expand", "random_directions", "solve_block_krylov"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Ritz = tuple[Vector, Matrix, Vector]
 EPS = float(np.finfo(np.float64).eps)
 SMALL_SPREAD = 0.1  # of the smallest wanted eigenvalue: residuals of the Ritz vectors kept beside the wanted ones
+COMPRESSED_ROWS = 8192  # at a time
+FIRST_BLOCKS = 8  # that there is room for in the beginning
 MAX_PASSES = 100  # when no limit is given: ten times what a spectrum that can be told apart takes
 
 
@@ -29,8 +31,9 @@ class KrylovState:
 
     Attributes
     ----------
-    basis : ndarray of shape (n, m), float64
-        Orthonormal columns whose images are known.
+    room : ndarray of shape (n, ≥ m), float64
+        Columns one after another in memory, the first m of them the basis. The next ones are written by whoever expands
+        this state, which can be done once.
     projected : ndarray of shape (m, m), float64
         basisᵀ A basis, symmetric.
     block : ndarray of shape (n, b), float64
@@ -43,7 +46,7 @@ class KrylovState:
         Products so far.
     """
 
-    basis: Matrix
+    room: Matrix
     projected: Matrix
     block: Matrix
     coupling: Matrix
@@ -52,8 +55,13 @@ class KrylovState:
 
     def __post_init__(self) -> None:
         # one memory layout, whatever made the arrays: BLAS adds in another order for another layout
-        for name in ("basis", "projected", "block", "coupling"):
+        for name in ("projected", "block", "coupling"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
+
+    @property
+    def basis(self) -> Matrix:
+        """Orthonormal columns whose images are known, shape (n, m): a view."""
+        return self.room[:, : len(self.projected)]
 
     def ritz(self) -> Ritz:
         """Ritz values, descending, their coordinates in the basis, and residual norms from the recurrence."""
@@ -103,8 +111,9 @@ def solve_block_krylov(
 
     Notes
     -----
-    A pass: one product with b vectors, 8·n·m·b flops of orthogonalisation. Memory: n·(max_basis + 4b) float64. The
-    basis is kept orthonormal by two rounds of classical Gram–Schmidt in float64, also where products are float32.
+    A pass: one product with b vectors, 8·n·m·b flops of orthogonalisation. Memory: n·(max_basis + 4b) float64; the
+    basis grows and is compressed where it is. It is kept orthonormal by two rounds of classical Gram–Schmidt in
+    float64, also where products are float32.
 
     References
     ----------
@@ -112,9 +121,9 @@ def solve_block_krylov(
     """
     rng = np.random.default_rng(seed)
     n = operator.shape[0]
-    empty = np.empty((n, 0))
-    block, _ = _orthonormal(start - start.mean(axis=0), empty, n * EPS * float(np.linalg.norm(start)))
-    state = KrylovState(empty, np.empty((0, 0)), block, np.empty((block.shape[1], 0)))
+    nothing = np.empty((n, 0))
+    block, _ = _orthonormal(start - start.mean(axis=0), nothing, n * EPS * float(np.linalg.norm(start)))
+    state = begin(nothing, block, min(max_basis, FIRST_BLOCKS * start.shape[1]))
     b = max(1, start.shape[1])
     while True:
         state = expand(operator, state)
@@ -155,11 +164,34 @@ def _not_converged(
     return NotConvergedError(message, result=_result(state, ritz, k, max_basis // 2))
 
 
+def begin(vectors: Matrix, block: Matrix, n_columns: int) -> KrylovState:
+    """State before the first pass: a block to be multiplied, and vectors whose images count as zero beside it.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n, p), float64
+        Orthonormal columns that the iteration stays orthogonal to; copied.
+    block : ndarray of shape (n, b), float64
+        Orthonormal columns, orthogonal to the vectors.
+    n_columns : int
+        That the basis will have, p among them; should they not suffice, it is copied to where there are more.
+
+    Returns
+    -------
+    KrylovState
+    """
+    (n, p), b = vectors.shape, block.shape[1]
+    room = np.empty((n, max(n_columns, p)), order="F")
+    room[:, :p] = vectors
+    return KrylovState(room, np.zeros((p, p)), block, np.zeros((b, p)))
+
+
 def expand(operator: CenteredGram, state: KrylovState) -> KrylovState:
     """One pass: the block joins the basis, what its image has outside becomes the next block."""
     m, b = state.basis.shape[1], state.block.shape[1]
     image = operator.matmat(state.block)
-    basis = np.concatenate([state.basis, state.block], axis=1)
+    room = _with_columns(state.room, state.block, m)
+    basis = room[:, : m + b]
     coordinates = basis.T @ image
     image -= basis @ coordinates
     correction = basis.T @ image
@@ -174,13 +206,24 @@ def expand(operator: CenteredGram, state: KrylovState) -> KrylovState:
     disagreement = np.concatenate([coordinates[:m] - state.coupling.T, (coordinates[m:] - coordinates[m:].T) / 2])
     block, factor = _orthonormal(image, basis, len(image) * EPS * scale)
     return KrylovState(
-        basis=basis,
+        room=room,
         projected=projected,
         block=block,
         coupling=np.concatenate([np.zeros((block.shape[1], m)), factor], axis=1),
         rounding=max(state.rounding, float(np.linalg.norm(disagreement, 2))),
         n_passes=state.n_passes + 1,
     )
+
+
+def _with_columns(room: Matrix, block: Matrix, m: int) -> Matrix:
+    """Columns with a block behind the first m of them; the same array while there is room."""
+    stop = m + block.shape[1]
+    if room.shape[1] < stop:
+        larger = np.empty((len(room), max(stop, 2 * room.shape[1])), order="F")
+        larger[:, :m] = room[:, :m]
+        room = larger
+    room[:, m:stop] = block
+    return room
 
 
 def _orthonormal(image: Matrix, basis: Matrix, floor: float) -> tuple[Matrix, Matrix]:
@@ -234,10 +277,13 @@ def random_directions(basis: Matrix, width: int, rng: np.random.Generator) -> Ma
 
 
 def _restart(state: KrylovState, kept: int) -> KrylovState:
-    """Thick restart: the leading Ritz vectors become the basis, the next block stays."""
+    """Thick restart: the leading Ritz vectors take the place of the basis, the next block stays."""
     values, vectors, _ = state.ritz()
+    for start in range(0, len(state.room), COMPRESSED_ROWS):
+        rows = slice(start, start + COMPRESSED_ROWS)
+        state.room[rows, :kept] = state.basis[rows] @ vectors[:, :kept]
     return KrylovState(
-        basis=state.basis @ vectors[:, :kept],
+        room=state.room,
         projected=np.diag(values[:kept]),
         block=state.block,
         coupling=state.coupling @ vectors[:, :kept],

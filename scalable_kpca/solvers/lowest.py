@@ -7,7 +7,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from scalable_kpca.operator import CenteredGram
-from scalable_kpca.solvers.block_krylov import KrylovState, expand, random_directions
+from scalable_kpca.solvers.block_krylov import begin, expand, random_directions
 
 __all__ = ["lowest_eigenvalue"]
 
@@ -56,7 +56,7 @@ def lowest_eigenvalue(
     p, width = vectors.shape[1], block.shape[1]
     if width == 0:
         return np.inf
-    state = KrylovState(vectors, np.zeros((p, p)), block, np.zeros((width, p)))
+    state = begin(vectors, block, p + width * max_passes)
     while True:
         state = expand(operator, state)
         projected, coupling = state.projected[p:, p:], state.coupling[:, p:]

@@ -7,11 +7,13 @@ tiles live, and say how long it takes. [docs/decisions/0008]
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dask.utils import format_bytes
 
+from scalable_kpca.errors import MemoryLimitError
 from scalable_kpca.tiling.choices import (
     Components,
     check_choices,
@@ -23,7 +25,15 @@ from scalable_kpca.tiling.choices import (
 from scalable_kpca.tiling.costs import expected_passes
 from scalable_kpca.tiling.homes import Alternative, Limits, choose_home, choose_tile, compare
 from scalable_kpca.tiling.rates import MachineRates, nominal_rates
-from scalable_kpca.tiling.sizes import SMALL_BLOCK, Job, run_width, start_landmarks, stored_bytes
+from scalable_kpca.tiling.sizes import (
+    BASIS_BLOCKS,
+    FEWEST_BASIS_BLOCKS,
+    SMALL_BLOCK,
+    Job,
+    run_width,
+    start_landmarks,
+    stored_bytes,
+)
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = ["Plan", "plan_exact"]
@@ -190,7 +200,7 @@ def plan_exact(
     job, reasons = _job(n_samples, n_features, n_components, dtype, solver, n_threads, resident_bytes, copied_bytes)
     job = replace(job, n_workers=check_whole("n_workers", n_workers))
     limits = Limits(memory_limit, disk_limit, has_disk, rates or nominal_rates("rbf", job.dtype), is_run)
-    t = choose_tile(job, gram, given, limits)
+    job, t = _fitting(job, gram, given, limits)
     home = choose_home(job, gram, t, limits)
     alternatives = compare(job, home, t, limits, n_components, gram=gram, solver=solver, alone=not compares)
     if rates is None:
@@ -220,7 +230,7 @@ def plan_exact(
         memory_limit=memory_limit,
         seconds=alternatives[0].seconds,
         alternatives=alternatives,
-        reasons=(*reasons, _home_reason(job, home, t, limits)),
+        reasons=(*reasons, *_basis_reasons(job), _home_reason(job, home, t, limits)),
     )
 
 
@@ -240,6 +250,26 @@ def _job(
     wanted = n_components if isinstance(n_components, int) else 0
     job = Job(n_samples, n_features, wanted, dtype, solver, n_threads, resident_bytes, copied_bytes)
     return job, [*reasons, *more]
+
+
+def _fitting(job: Job, gram: str, given: int | None, limits: Limits) -> tuple[Job, int]:
+    """The job with as many blocks in its Krylov basis as the limit holds beside the smallest tile, and its tile."""
+    if job.block_columns:
+        for blocks in range(BASIS_BLOCKS, FEWEST_BASIS_BLOCKS, -1):
+            with suppress(MemoryLimitError):
+                wide = replace(job, basis_blocks=blocks)
+                return wide, choose_tile(wide, gram, given, limits)
+        job = replace(job, basis_blocks=FEWEST_BASIS_BLOCKS)
+    return job, choose_tile(job, gram, given, limits)
+
+
+def _basis_reasons(job: Job) -> list[str]:
+    if not job.block_columns or job.basis_blocks == BASIS_BLOCKS:
+        return []
+    return [
+        f"basis of {job.basis_blocks} blocks: the limit does not hold {BASIS_BLOCKS}; where more passes are needed it "
+        "is compressed in between, which may cost some more"
+    ]
 
 
 def _home_reason(job: Job, home: str, tile_rows: int, limits: Limits) -> str:

@@ -15,8 +15,10 @@ from scalable_kpca.kernels import STRIP_ROWS
 from scalable_kpca.tiling.tiles import Tiling
 
 __all__ = [
+    "BASIS_BLOCKS",
     "CERTIFIED_COLUMNS",
     "EXTRA_COLUMNS",
+    "FEWEST_BASIS_BLOCKS",
     "LARGEST_TILE",
     "PROBE_BYTES",
     "PROCESS_BYTES",
@@ -39,6 +41,7 @@ __all__ = [
 EXTRA_COLUMNS = 12  # of the Krylov block beside the wanted ones: fewer passes, more work in each
 RANDOM_COLUMNS = 4  # of them random, so that no eigenvector is out of reach
 BASIS_BLOCKS = 8  # blocks of the Krylov basis before a restart
+FEWEST_BASIS_BLOCKS = 4  # where memory holds no more
 PROBE_BYTES = 64 * 2**20  # more of the probe's basis: with few rows it may look far
 SQUARE_ARRAYS = 8  # of the size of the basis
 CERTIFIED_COLUMNS = 64  # of a pass that measures residuals
@@ -79,6 +82,8 @@ class Job:
         Of the caller's rows that stay in memory.
     copied_bytes : int
         Of rows that the model copies in the end, when tasks and tiles are gone.
+    basis_blocks : int
+        Blocks of the Krylov basis before a restart.
     """
 
     n_samples: int
@@ -90,6 +95,7 @@ class Job:
     resident_bytes: int = 0
     copied_bytes: int = 0
     n_workers: int = 1
+    basis_blocks: int = BASIS_BLOCKS
 
     @property
     def n_parallel(self) -> int:
@@ -119,7 +125,7 @@ class Job:
     @property
     def max_basis(self) -> int:
         """Columns of the Krylov basis before a restart; 0 for dense."""
-        return BASIS_BLOCKS * self.block_columns
+        return self.basis_blocks * self.block_columns
 
     @property
     def pass_columns(self) -> int:
@@ -231,9 +237,10 @@ def _solver_bytes(job: Job) -> int:
         # K̃ and what it is made from, or eigenvectors with their reordered copy and what goes into the model
         kept = min(k or n, n)
         return (3 * n + 2 * kept) * n * 8 + 5 * n * CERTIFIED_COLUMNS * 8
-    # the basis, once more while it grows; image, block, vectors in float32, products of the running tasks: of block
-    # Krylov itself, and after every other solver of the probe, which may have more columns for few rows
-    krylov = n * 8 * (2 * job.max_basis + 10 * job.block_columns) + min(PROBE_BYTES, 16 * n * n)
+    # the basis, and beside that of a probe what the solve has found, half as much; image, block, vectors in float32,
+    # sums and products that wait for them: of block Krylov itself, and after every other solver of the probe, which may
+    # have more columns for few rows
+    krylov = n * 8 * (3 * job.max_basis // 2 + 10 * job.block_columns) + min(PROBE_BYTES, 16 * n * n)
     # the projected matrix, its eigenvectors, inner products of residuals, and LAPACK's copies of them
     krylov += 8 * SQUARE_ARRAYS * min(job.max_basis, n) ** 2
     # Lanczos vectors, ARPACK's work arrays, eigenvectors with their image and residual in the certificate

@@ -142,7 +142,7 @@ def run_fingerprint(config: Config, source_digest: str, plan: AnyPlan) -> str:
 def _exact_identity(config: Config, plan: Plan) -> dict[str, Any]:
     return (_nystroem_identity(plan_start(config, plan)) if is_refined(config) else {}) | {
         "method": "exact",
-        "solver": [plan.solver, config.solver.tol, config.solver.max_passes],
+        "solver": [plan.solver, plan.max_basis, config.solver.tol, config.solver.max_passes],
         "tile_rows": plan.tile_rows,
         "tiles_per_task": plan.tiles_per_task,
         "on_failure": config.on_failure,

@@ -94,6 +94,7 @@ def test_there_is_a_page_for_each_task():
     assert {page.stem for page in PAGES} == set(listed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_python_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -39,6 +39,7 @@ print(json.dumps({
     "gram": fit.plan_.gram,
     "solver": fit.plan_.solver,
     "n_tiles": fit.plan_.n_tiles,
+    "basis": fit.plan_.max_basis,
     "n_passes": fit.n_passes_,
     "eigenvalues": fit.eigenvalues_.tolist(),
     "residual": float((certificate.residual_norms / fit.eigenvalues_[0]).max()),
@@ -137,3 +138,17 @@ def test_planned_memory_is_an_upper_bound_for_many_components():
     # what is square in the basis counts: 2496 columns
     found = measure(6000, n_components=300, eigen_solver="block_krylov", gram="recompute", tol=1e-3)
     assert found["peak"] <= found["planned"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_basis_of_four_blocks_keeps_to_its_limit_in_many_passes_and_a_probe():
+    # a flat spectrum: some twenty passes with restarts, and norms that prove nothing
+    settings = {"gram": "recompute", "method": "exact", "gamma": 0.2, "tol": 1e-7}
+    with pytest.raises(MemoryLimitError) as refused:
+        KernelPCA(10, kernel="rbf", n_jobs=2, memory_limit=1, **settings).fit(np.zeros((30_000, 64), "float32"))
+    found = measure(30_000, memory_limit=refused.value.needed, **settings)
+    assert found["basis"] == 4 * 22
+    assert found["n_passes"] > 10
+    assert found["complete"]
+    assert found["peak"] <= found["planned"] <= refused.value.needed
