@@ -8,8 +8,8 @@ components the mean squared error of what is rebuilt is exactly the sum of the e
 
 .. math:: \frac{1}{n} \sum_i ‖x_i - \hat{x}_i‖^2 = \frac{1}{n} \sum_{a > k} λ_a
 
-(Welling, eq. 5). The weights alone are enough to say which digit it is, in most cases. (After the eigendogs in Wu's
-lecture on PCA and kernel PCA.)
+(Welling, eq. 5). The weights alone are enough to say which digit it is, in most cases. (After the eigendogs in a
+lecture on PCA and kernel PCA by Yu-Te Wu.)
 """
 
 import numpy as np

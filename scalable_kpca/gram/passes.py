@@ -184,9 +184,10 @@ def _parts(tiling: Tiling, runs: Mapping[Any, range], i: int, segment: range) ->
 
 
 def rows_to_wait_for(tiling: Tiling, tiles_per_task: int, n_ahead: int) -> dict[int, int]:
-    """Block rows whose runs wait, and for which row's sums: with `n_ahead` runs, or half as many more, between them.
+    """Block rows whose runs wait, and for which row's sums: with at least `n_ahead` runs in the rows between.
 
-    Where many runs may be ahead only some rows are waited for: each costs as many keys as there are segments.
+    There are half as many more at most, or about a block row's, whichever is more. Where many runs may be ahead only
+    some rows are waited for: each costs as many keys as there are segments.
     """
     counts = [len(list(tiling.runs(i, tiles_per_task))) for i in range(tiling.n_blocks)]
     before = list(accumulate(counts, initial=0))

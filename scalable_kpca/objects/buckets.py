@@ -119,9 +119,11 @@ def _sorted(place: StoredObject, doing: str, error: Exception) -> StorageError:
         return _missing(place)
     unanswered = status is None and "HTTP error" in text and "builder error" not in text
     if unanswered or status in (408, 429) or (status is not None and status >= 500):
+        # who waits for the whole time has no time to ask again
+        again = "" if re.search(r"time[ds]? ?out", text) else ", also when tried again"
         return BusyError(
-            f"{doing} {place} failed, also when tried again: {reason}; see that the server at AWS_ENDPOINT_URL "
-            "answers, and run the same command again: nothing finished is done twice."
+            f"{doing} {place} failed{again}: {reason}; see that the server at AWS_ENDPOINT_URL answers, and run the "
+            "same command again: nothing finished is done twice."
         )
     return StorageError(
         f"{doing} {place} failed: {reason}; correct the URI and the variables AWS_… (AWS_ALLOW_HTTP=true for an "

@@ -50,9 +50,8 @@ def look() -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context():
-        backend = mpl.rcParams["backend"]
-        mpl.rcdefaults()
-        mpl.rcParams.update({**SETTINGS, "backend": backend})
+        mpl.rcdefaults()  # but for the backend
+        mpl.rcParams.update(SETTINGS)
         yield
 
 

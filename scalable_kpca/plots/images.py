@@ -59,7 +59,8 @@ def draw_images(
     if signed:
         largest = np.nanmax(np.abs(images), axis=(2, 3), keepdims=True, initial=0.0)
         images, limits = images / np.where(largest > 0, largest, 1.0), (-1.0, 1.0)
-    low, high = limits if limits is not None else (float(np.nanmin(images)), float(np.nanmax(images)))
+    known = images[np.isfinite(images)]
+    low, high = limits or ((float(known.min()), float(known.max())) if len(known) else (0.0, 1.0))
     step_down, step_right = height * (1 + GAP), width * (1 + GAP)
     for row in range(n_rows):
         for column in range(n_columns):
@@ -69,11 +70,11 @@ def draw_images(
     axes.set(
         xlim=(-GAP * width, n_columns * step_right),
         ylim=(n_rows * step_down, -GAP * height),
-        xticks=[column * step_right + width / 2 for column in range(n_columns)] if column_labels else [],
-        yticks=[row * step_down + height / 2 for row in range(n_rows)] if row_labels else [],
+        xticks=[column * step_right + width / 2 for column in range(n_columns)] if len(column_labels) else [],
+        yticks=[row * step_down + height / 2 for row in range(n_rows)] if len(row_labels) else [],
     )
-    axes.set_xticklabels(column_labels)
-    axes.set_yticklabels(row_labels)
+    axes.set_xticklabels(list(column_labels))
+    axes.set_yticklabels(list(row_labels))
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

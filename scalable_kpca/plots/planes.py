@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from scalable_kpca.errors import InvalidInputError
 from scalable_kpca.novelty import novelty
+from scalable_kpca.plots.arrays import check_model, check_plane
 from scalable_kpca.plots.canvas import INK, PALETTE, diverging, shading
 from scalable_kpca.plots.scores import draw_scatter
 from scalable_kpca.transform import project
@@ -53,10 +54,15 @@ def draw_component(
     Raises
     ------
     InvalidInputError
-        When the rows have not two features.
+        When the rows have not two features, are not finite, or are none; for a component that is not there.
+    NotFittedError
+        For an estimator that was not fitted.
     """
+    X, model = check_plane(X), check_model(model)
+    if not 0 <= component < model.n_components:
+        raise InvalidInputError(f"component={component} of {model.n_components}; count from 0.")
     first, second, plane = _plane(X, resolution)
-    heights = project(_model_of(model), plane)[:, component].reshape(first.shape)
+    heights = project(model, plane)[:, component].reshape(first.shape)
     reach = float(np.abs(heights).max()) or 1.0
     levels = np.linspace(-reach, reach, 2 * LEVELS + 1)
     axes.contourf(first, second, heights, levels=levels, cmap=diverging(), alpha=0.55)
@@ -93,10 +99,13 @@ def draw_novelty_map(
     Raises
     ------
     InvalidInputError
-        When the rows have not two features.
+        When the rows have not two features, are not finite, or are none.
+    NotFittedError
+        For an estimator that was not fitted.
     """
+    X, model = check_plane(X), check_model(model)
     first, second, plane = _plane(X, resolution)
-    heights = novelty(_model_of(model), plane).reshape(first.shape)
+    heights = novelty(model, plane).reshape(first.shape)
     filled = axes.contourf(first, second, heights, levels=LEVELS, cmap=shading(), alpha=0.6)
     axes.figure.colorbar(filled, ax=axes, label="novelty")
     if threshold is not None:
@@ -109,15 +118,10 @@ def _draw_rows(axes: Axes, X: Matrix, groups: Groups | None) -> None:
     axes.margins(0)
 
 
-def _model_of(fitted: Any) -> Any:
-    return getattr(fitted, "model_", fitted)
-
-
 def _plane(X: Matrix, resolution: int) -> tuple[Matrix, Matrix, Matrix]:
     """Coordinates of points in a rectangle around some rows, and the points as rows."""
-    X = np.asarray(X, np.float64)
-    if X.ndim != 2 or X.shape[1] != 2:
-        raise InvalidInputError(f"rows of shape {X.shape} lie in no plane; two features are needed to draw one.")
+    if resolution < 2:
+        raise InvalidInputError(f"resolution={resolution}; two points in each direction are the fewest.")
     low, high = X.min(axis=0), X.max(axis=0)
     room = MARGIN * np.maximum(high - low, 1e-12)
     lines = [np.linspace(a, b, resolution) for a, b in zip(low - room, high + room, strict=True)]

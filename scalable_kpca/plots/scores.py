@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.errors import InvalidInputError
+from scalable_kpca.plots.arrays import finite, group_numbers, vectors
 from scalable_kpca.plots.canvas import INK, PALETTE, shading
 
 if TYPE_CHECKING:
@@ -76,7 +78,17 @@ def draw_scatter(
         Between 0 and 1, in the place of `groups`; NaN is grey.
     names : (str, str)
         Of the axes.
+
+    Raises
+    ------
+    InvalidInputError
+        For arrays of different lengths, and groups that are no whole numbers ≥ 0.
     """
+    if shades is not None:
+        x, y, shades = vectors(x=x, y=y, shades=shades)
+    else:
+        x, y = vectors(x=x, y=y)
+    numbers = group_numbers(groups, len(x))
     size = 22 if len(x) < 500 else 11 if len(x) < 2000 else 6
     look: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75}
     if shades is not None:
@@ -84,9 +96,8 @@ def draw_scatter(
         axes.scatter(x[~known], y[~known], color=PALETTE[7], **look)
         axes.scatter(x[known], y[known], c=shades[known], cmap=shading(), vmin=0, vmax=1, **look)
     else:
-        groups = np.zeros(len(x), np.int64) if groups is None else groups
-        for group in np.unique(groups):
-            here, (colour, marker) = groups == group, mark_of(int(group))
+        for group in np.unique(numbers):
+            here, (colour, marker) = numbers == group, mark_of(int(group))
             axes.scatter(x[here], y[here], color=PALETTE[colour], marker=marker, **look)
     _name_plane(axes, names)
 
@@ -106,27 +117,32 @@ def draw_hexagons(
         From 0 to 7: a hexagon has the colour of the group that most of its rows are in.
     shades : ndarray of shape (m,), float64, optional
         Between 0 and 1, in the place of `groups`: a hexagon has the mean; NaN is left out.
+
+    Raises
+    ------
+    InvalidInputError
+        As by `draw_scatter`.
     """
     from matplotlib.colors import ListedColormap
 
-    if shades is not None:
-        known = np.isfinite(shades)
-        x, y, shades = x[known], y[known], shades[known]
+    x, y, values = vectors(x=x, y=y, shades=np.zeros(len(x)) if shades is None else shades)
+    if shades is None:
+        values = group_numbers(groups, len(x)).astype(np.float64)
+    known = np.isfinite(x) & np.isfinite(y) & np.isfinite(values)
+    x, y, values = x[known], y[known], values[known]
     extent = (*_range(x), *_range(y))
     grid: dict[str, Any] = {"gridsize": GRID, "extent": extent, "mincnt": 1, "linewidths": 0.2, "edgecolors": "face"}
     counted = axes.hexbin(x, y, C=np.zeros(len(x)), reduce_C_function=len, **grid)
     counts = np.asarray(counted.get_array(), np.float64)
     counted.remove()
+    look: dict[str, Any] = {"cmap": shading(), "vmin": 0, "vmax": 1, "reduce_C_function": np.mean}
     if shades is None:
-        values = np.zeros(len(x)) if groups is None else groups.astype(np.float64)
-        look: dict[str, Any] = {
+        look = {
             "cmap": ListedColormap(PALETTE),
             "vmin": -0.5,
             "vmax": len(PALETTE) - 0.5,
             "reduce_C_function": _mode,
         }
-    else:
-        values, look = shades, {"cmap": shading(), "vmin": 0, "vmax": 1, "reduce_C_function": np.mean}
     # the same hexagons in the same order
     cells = axes.hexbin(x, y, C=values, **grid, **look)
     if len(counts):
@@ -147,7 +163,16 @@ def draw_side_by_side(
         Of the same rows.
     groups : ndarray of shape (m,), int64, optional
         As for `draw_scatter`.
+
+    Raises
+    ------
+    InvalidInputError
+        For scores of different rows, or of fewer than two components.
     """
+    pca_scores, scores = np.asarray(pca_scores, np.float64), np.asarray(scores, np.float64)
+    shapes = pca_scores.shape, scores.shape
+    if any(len(shape) != 2 or shape[1] < 2 for shape in shapes) or len(pca_scores) != len(scores):
+        raise InvalidInputError(f"scores of shapes {shapes}; two or more components of the same rows are needed.")
     for axes, title, values in ((left, "PCA", pca_scores), (right, "kernel PCA", scores)):
         draw_scatter(axes, values[:, 0], values[:, 1], groups=groups)
         axes.set_title(title)
@@ -166,7 +191,18 @@ def draw_directions(axes: Axes, mean: Vector, directions: Matrix) -> None:
         Of the rows.
     directions : ndarray of shape (2, c), float64
         Columns.
+
+    Raises
+    ------
+    InvalidInputError
+        For other shapes, and a direction of length zero.
     """
+    mean, directions = np.asarray(mean, np.float64), np.asarray(directions, np.float64)
+    if mean.shape != (2,) or directions.ndim != 2 or len(directions) != 2 or not directions.any(axis=0).all():
+        raise InvalidInputError(
+            f"a mean of shape {mean.shape} and directions of shape {directions.shape}; (2,) and columns of (2, c) that "
+            "are not zero are needed."
+        )
     for place, direction in enumerate(directions.T):
         look: dict[str, Any] = (
             {"linewidth": 1.6, "linestyle": "-"} if place == 0 else {"linewidth": 0.9, "linestyle": "--"}
@@ -182,8 +218,9 @@ def draw_histogram(axes: Axes, values: Vector) -> None:
     axes : Axes
         To draw on.
     values : ndarray of shape (m,), float64
-        The scores.
+        The scores; what is not finite has no place.
     """
+    values = finite(*vectors(values=values))
     axes.hist(values, bins=min(60, max(10, int(np.sqrt(len(values))))), color=PALETTE[0])
     axes.set_xlabel("pc_000")
     axes.set_ylabel("rows")
@@ -197,14 +234,13 @@ def draw_novelty(axes: Axes, values: Vector, quantiles: Mapping[str, float]) -> 
     axes : Axes
         To draw on.
     values : ndarray of shape (m,), float64
-        Novelty of the rows.
+        Novelty of the rows; what is not finite has no place.
     quantiles : mapping
         Names to values.
     """
-    counts, _, _ = axes.hist(values, bins=50, color=PALETTE[0])
+    counts, _, _ = axes.hist(finite(*vectors(values=values)), bins=50, color=PALETTE[0])
+    axes.set_ylim(0.7, 2.5 * max(2.0, float(np.max(counts))))
     axes.set_yscale("log")
-    top = max(2.0, float(np.max(counts)))
-    axes.set_ylim(0.7, 2.5 * top)
     for place, (name, value) in enumerate(quantiles.items()):
         axes.axvline(value, color=PALETTE[3], linestyle=("--", "-.", ":")[place % 3], linewidth=1.2)
         # each label lower than the one before, so that close ones can be read

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from scalable_kpca.plots.arrays import vectors
 from scalable_kpca.plots.canvas import INK, PALETTE
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def draw_scree(axes: Axes, eigenvalues: Vector, below: Vector, above: Vector) ->
     below, above : ndarray of shape (k,), float64
         How far the certified interval reaches down and up; what is not finite is not drawn.
     """
+    eigenvalues, below, above = vectors(eigenvalues=eigenvalues, below=below, above=above)
     shown = np.isfinite(eigenvalues) & (eigenvalues > 0)
     numbers, values = np.flatnonzero(shown) + 1, eigenvalues[shown]
     if len(values):
@@ -120,6 +122,7 @@ def draw_residuals(axes: Axes, largest: Vector, smallest: Vector) -> None:
     largest, smallest : ndarray of shape (p,), float64
         Of each pass; what is not above 0 has no place on the logarithmic axis and is left out.
     """
+    largest, smallest = vectors(largest=largest, smallest=smallest)
     numbers = np.arange(1, len(largest) + 1)
     for values, label, colour, marker, line in (
         (largest, "largest", PALETTE[0], "o", "-"),
@@ -147,15 +150,18 @@ def draw_landmark_residuals(axes: Axes, n_landmarks: Vector, residuals: Mapping[
     residuals : mapping
         Names, words of ours, to ndarrays of shape (p,); what is not above 0 is not drawn.
     """
-    for place, (name, values) in enumerate(residuals.items()):
+    n_landmarks, *curves = vectors(n_landmarks=n_landmarks, **residuals)
+    for place, (name, values) in enumerate(zip(residuals, curves, strict=True)):
         shown = np.isfinite(values) & (values > 0)
         line, marker = (("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"))[place % 4]
         axes.plot(n_landmarks[shown], values[shown], line, marker=marker, color=PALETTE[place % len(PALETTE)],
                   label=name, markersize=4, linewidth=1.2)  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    if any((line.get_xdata() > 0).any() for line in axes.lines):  # type: ignore[union-attr, operator]
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    if curves:
+        axes.legend(frameon=False)
     axes.grid(visible=True)
-    axes.legend(frameon=False)
     axes.set_xlabel("landmarks m")
     axes.set_ylabel("share of the trace left out")
 

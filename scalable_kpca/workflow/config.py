@@ -42,7 +42,10 @@ Size = int | str
 class SolverConfig(Section):
     """The eigensolver."""
 
-    name: Literal["auto", "dense", "arpack", "block_krylov", "power"] = "auto"
+    name: Literal["auto", "dense", "arpack", "block_krylov", "power"] = Field(
+        default="auto",
+        description="auto is dense up to 2000 rows, block Krylov above; power is a slow reference.",
+    )
     tol: float | None = Field(
         default=None, ge=0, description="Relative residual (block_krylov, power) or ARPACK's tolerance."
     )
@@ -55,7 +58,11 @@ class NystroemConfig(Section):
     """Landmarks of a Nyström fit."""
 
     n_landmarks: int = Field(default=1000, ge=1, description="At most as many as there are rows.")
-    landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform"
+    landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = Field(
+        default="uniform",
+        description="Drawn uniformly, spread out by k-means++ in a sample, or by randomly pivoted Cholesky: some ten "
+        "passes over the rows, and fewer landmarks where the spectrum decays or small clusters matter.",
+    )
 
 
 class Limits(Section):
@@ -141,11 +148,22 @@ class Config(Section):
     source: SourceConfig
     output: OutputConfig
     kernel: KernelConfig = KernelConfig()
-    method: Literal["auto", "exact", "nystroem"] = "auto"
-    n_components: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = 10
-    gram: Literal["auto", "zarr", "memory", "recompute"] = "auto"
-    dtype: Literal["auto", "float64", "float32"] = "auto"
-    tile_rows: int | None = Field(default=None, ge=1)
+    method: Literal["auto", "exact", "nystroem"] = Field(
+        default="auto",
+        description="auto is exact as long as that fits in memory and takes less than half an hour by nominal rates.",
+    )
+    n_components: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=10, description="A number; the fewest for a share of the variance; or null for all that are not zero."
+    )
+    gram: Literal["auto", "zarr", "memory", "recompute"] = Field(
+        default="auto",
+        description="Where tiles of an exact fit live: stored, kept, or evaluated in every pass; auto is the fastest "
+        "that fits.",
+    )
+    dtype: Literal["auto", "float64", "float32"] = Field(
+        default="auto", description="Of tiles, or of kernel values with landmarks; auto is float64 up to 2000 rows."
+    )
+    tile_rows: int | None = Field(default=None, ge=1, description="Rows of a tile; planned by default.")
     solver: SolverConfig = SolverConfig()
     nystroem: NystroemConfig = NystroemConfig()
     health: bool = Field(
@@ -164,7 +182,10 @@ class Config(Section):
         "`reconstruction` stands beside the scores: the distance of a row's features to what they are mapped back to.",
         json_schema_extra=_or_a_truth_value,
     )
-    indefinite: Literal["error", "clip"] = "error"
+    indefinite: Literal["error", "clip"] = Field(
+        default="error",
+        description="A kernel that is not positive semi-definite on the rows is refused, or loses its negative part.",
+    )
     on_failure: Literal["error", "return"] = Field(
         default="error",
         description="A solve that gives up is an error, or is published with complete=false. ARPACK that finds nothing "
@@ -175,7 +196,7 @@ class Config(Section):
         description="After publishing: everything stays; rows, tiles and journals of committed runs go; or all but so "
         "many runs go.",
     )
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, description="Of landmarks and start vectors: the same gives the same bits.")
     cluster: ClusterConfig = ClusterConfig()
     budget: BudgetConfig = BudgetConfig()
     monitor: MonitorConfig = MonitorConfig()

@@ -60,6 +60,7 @@ class Report:
 def inspect_output(output: Output) -> Report:
     """What is in an output: the run in force, the others, and who holds the lock; of S3 nothing is brought here."""
     latest, problems = None, []
+    published = None if output.remote is None else _inspect_remote(RemoteOutput(output.remote))
     if output.remote is None and not output.path.is_dir():
         problems.append(f"{output.path} is no directory; correct the path, or run a job with this output.")
     try:
@@ -74,8 +75,11 @@ def inspect_output(output: Output) -> Report:
     for run in output.runs():
         facts[f"run {run.fingerprint[:16]}"] = "committed" if run.is_committed else _progress_of(run)
     facts["lock"] = _named_owner(describe_owner(output.lock))
-    if output.remote is not None:
-        return _inspect_remote(RemoteOutput(output.remote), facts, problems, output.path)
+    if published is not None:
+        there = {f"there, {name}": value for name, value in facts.items()}
+        return Report(
+            {**published.facts, "working directory": str(output.path), **there}, published.problems + problems
+        )
     return Report(facts, problems)
 
 
@@ -86,9 +90,10 @@ def _named_owner(owner: dict[str, Any] | None) -> str:
     return f"held by {state} {owner.get('pid', '?')} on {owner.get('host', '?')}"
 
 
-def _inspect_remote(remote: RemoteOutput, local: dict[str, Any], problems: list[str], path: Path) -> Report:
-    """What is published on S3, before what its working directory holds."""
+def _inspect_remote(remote: RemoteOutput) -> Report:
+    """What is published on S3; BusyError when the server does not answer, which is no problem of what it holds."""
     facts: dict[str, Any] = {}
+    problems = []
     try:
         pointer, _ = remote.read_pointer()
         facts["in force"] = "none" if pointer is None else pointer["run"]
@@ -97,11 +102,10 @@ def _inspect_remote(remote: RemoteOutput, local: dict[str, Any], problems: list[
             facts[f"run {one.fingerprint[:16]}/{one.place.name[:12]}"] = what
         facts["lock"] = _named_owner(lease_owner(remote.lock))
     except BusyError:
-        raise  # a server that does not answer is no problem of what it holds
+        raise
     except StorageError as error:
         problems.append(str(error))
-    facts["working directory"] = str(path)
-    return Report({**facts, **{f"there, {name}": value for name, value in local.items()}}, problems)
+    return Report(facts, problems)
 
 
 def verify_output(output: Output) -> Report:
@@ -186,6 +190,8 @@ def _progress_of(run: RunDirectory) -> str:
         if tiles is not None:
             where = f" in {tiles.path}" if is_object(tiles.path) else ""
             found.insert(0, f"{tiles.tiling.n_tiles - len(tiles.missing())} of {tiles.tiling.n_tiles} tiles{where}")
+    except BusyError:
+        raise
     except KernelPCAError as error:
         found.insert(0, str(error))
     return f"in progress, {' and '.join(found) or 'nothing to go on from yet'}"

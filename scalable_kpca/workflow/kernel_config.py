@@ -30,13 +30,21 @@ class Section(BaseModel):
 class KernelConfig(Section):
     """The kernel function, in scikit-learn's names; matern12, matern32 and matern52 are Matérn of ν = 1/2, 3/2, 5/2."""
 
-    name: Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine", "matern12", "matern32", "matern52"] = "rbf"
-    gamma: Annotated[float, Field(ge=0)] | Literal["scale", "median"] | None = None
+    name: Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine", "matern12", "matern32", "matern52"] = (
+        Field(
+            default="rbf", description="In scikit-learn's names; matern12, matern32, matern52 have ν = 1/2, 3/2, 5/2."
+        )
+    )
+    gamma: Annotated[float, Field(ge=0)] | Literal["scale", "median"] | None = Field(
+        default=None,
+        description="null is 1/n_features, scale 1/(n_features · variance), median 1/(2 · median distance²); resolved "
+        "on the rows of the fit.",
+    )
     sigma: float | None = Field(
         default=None, gt=0, description="Of rbf and Matérn, in the place of gamma: gamma = 1/(2·sigma²)."
     )
-    degree: float = Field(default=3, ge=0)
-    coef0: float = 1
+    degree: float = Field(default=3, ge=0, description="Of poly.")
+    coef0: float = Field(default=1, description="Constant term of poly and sigmoid.")
 
     @model_validator(mode="after")
     def _one_width(self) -> Self:

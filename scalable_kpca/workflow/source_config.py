@@ -20,7 +20,8 @@ class SourceConfig(Section):
 
     uri: Place = Field(
         description="Parquet, CSV or Arrow files (path, directory or glob), one .npy file, zarr array or HDF5 file; "
-        "#NAME after a zarr group or an HDF5 file says which array of it. s3://BUCKET/KEY, prefix or glob: Parquet."
+        "relative to the configuration file; #NAME after a zarr group or an HDF5 file says which array of it. "
+        "s3://BUCKET/KEY, prefix or glob: Parquet."
     )
     id: list[str] = Field(default=[], description="Columns that identify a row; they travel to the output.")
     features: list[str] | None = Field(

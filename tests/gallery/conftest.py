@@ -1,11 +1,11 @@
 """Pages of the gallery, run as they stand."""
 
 import contextlib
+import importlib
 import io
 import runpy
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 from matplotlib import pyplot
 
@@ -24,8 +24,9 @@ def page(monkeypatch):
     """Run a page by its name, as the build of the documents does."""
 
     def run(name):
-        mpl.use("agg")
         monkeypatch.chdir(GALLERY)
+        monkeypatch.syspath_prepend(str(GALLERY.parent / "extensions"))
+        importlib.import_module("order").our_look(None, name)
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             shown = Shown(runpy.run_path(str(GALLERY / f"{name}.py")))

@@ -28,9 +28,9 @@ def test_the_page_has_the_eigenvalues_of_the_centred_kernel_matrix_of_its_rows(s
     assert "eigenvalues " + " ".join(f"{value:.2f}" for value in expected) in shown.printed
 
 
-def test_the_published_eigenvalues_are_among_those_of_other_draws(shown):
-    assert shown["bishop"].tolist() == PRML_EIGENVALUES
-    # the page's draw and Bishop's are two of one distribution: their difference has √2 times the deviation of either
+def test_the_eigenvalues_are_those_of_one_draw_of_the_distribution_whose_means_are_known(shown):
+    assert shown["means_of_draws"].tolist() == PRML_EIGENVALUES
+    # a draw beside the mean: three deviations, and √2 for that the mean itself is of draws
     draws = [np.linalg.eigvalsh(centred(gram(three_clusters(seed)[0])))[::-1][:8] for seed in range(100)]
     tolerance = 3 * np.sqrt(2) * np.std(draws, axis=0, ddof=1)
     assert (np.abs(shown["pca"].eigenvalues_ - PRML_EIGENVALUES) <= tolerance).all()
