@@ -110,9 +110,10 @@ class KernelPCA(FittedKernelPCA):
     iterated_power : "auto" or int, default="auto"
         Of scikit-learn's randomized solver; not needed here: block Krylov iterates until it has converged.
     max_passes : int or None, default=None
-        Limit on visits of the whole matrix by an iterative solver; None is 100, for ARPACK 1000. 0 is Nyström, whatever
-        `method`; with ``method="nystroem"`` a number ≥ 1 refines it by so many passes of block Krylov: after one the
-        pairs are those of a Rayleigh–Ritz step, and `residual_history_` says how far each pass came.
+        Limit on visits of the whole matrix by an iterative solver, beside which the certificate may make some of its
+        own; None is 100, for ARPACK 1000. 0 is Nyström, whatever `method`; with ``method="nystroem"`` a number ≥ 1
+        refines it by so many passes of block Krylov: after one the pairs are those of a Rayleigh–Ritz step, and
+        `residual_history_` says how far each pass came.
     remove_zero_eig : bool, default=False
         Whether components whose eigenvalue counts as zero are dropped.
     indefinite : {"error", "clip"}, default="error"
