@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Stopwatch", "main", "stopwatch"]
+__all__ = ["Stopwatch", "main", "peak_of", "stopwatch"]
 
 
 @dataclass
@@ -27,6 +30,19 @@ def stopwatch() -> Iterator[Stopwatch]:
     watch, start = Stopwatch(), time.perf_counter()
     yield watch
     watch.seconds = time.perf_counter() - start
+
+
+def peak_of(process: subprocess.Popen[bytes], told: Path) -> int:
+    """Wait for a process that this one has started, and return its peak resident size in bytes.
+
+    It may begin with the size of the process that started it, which is small. One that fails is a RuntimeError with
+    what it has told.
+    """
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(told.read_text(encoding="utf-8"))
+    return usage.ru_maxrss * 1024
 
 
 def main(subject: str, options: dict[str, Any]) -> None:

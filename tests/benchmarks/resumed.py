@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.child import stopwatch
+from tests.benchmarks.child import peak_of, stopwatch
 from tests.benchmarks.manifold import GAMMA
 from tests.benchmarks.streams import wrong_ids
 
@@ -45,7 +44,7 @@ def exact_run(n: int, k: int, files: str, memory: str, output: str) -> dict[str,
     (folder / "job.yaml").write_text(config, encoding="utf-8")
     with stopwatch() as watch:
         killed_after, first_peak = _killed(folder, Path(output))
-        second_peak = _finished(folder) if killed_after is not None else 0
+        second_peak = 0 if killed_after is None else peak_of(_start(folder), folder / "stderr")
     answer = json.loads((folder / "stdout").read_text(encoding="utf-8").splitlines()[-1])
     run = json.loads(Path(answer["run"], "run.json").read_text(encoding="utf-8"))
     metrics = json.loads(Path(answer["run"], "metrics.json").read_text(encoding="utf-8"))
@@ -84,15 +83,6 @@ def _killed(folder: Path, output: Path) -> tuple[float | None, int]:
         time.sleep(0.01)
 
 
-def _finished(folder: Path) -> int:
-    process = _start(folder)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise RuntimeError((folder / "stderr").read_text(encoding="utf-8"))
-    return usage.ru_maxrss * 1024
-
-
-def _start(folder: Path, command: Sequence[str] = COMMAND) -> subprocess.Popen[bytes]:
+def _start(folder: Path) -> subprocess.Popen[bytes]:
     with (folder / "stdout").open("wb") as said, (folder / "stderr").open("ab") as told:
-        return subprocess.Popen(command, cwd=folder, stdout=said, stderr=told)
+        return subprocess.Popen(COMMAND, cwd=folder, stdout=said, stderr=told)

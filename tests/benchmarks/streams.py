@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.child import stopwatch
+from tests.benchmarks.child import peak_of, stopwatch
 from tests.benchmarks.manifold import GAMMA, N_FEATURES, manifold
 
 __all__ = ["STAGES", "last_progress", "nystroem", "run_command", "sklearn_nystroem", "write_files", "wrong_ids"]
@@ -101,15 +100,11 @@ def run_command(n: int, k: int, m: int, files: str, memory: str) -> dict[str, An
         command = [sys.executable, "-m", "scalable_kpca.cli", "run", "job.yaml", "--json"]
         with said.open("wb") as output, told.open("wb") as errors, stopwatch() as watch:
             process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=errors)
-            # of this child alone; it may begin with the size of the process that started it, which is small
-            _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise RuntimeError(told.read_text(encoding="utf-8"))
+            peak = peak_of(process, told)
         answer = json.loads(said.read_text(encoding="utf-8").splitlines()[-1])
         return {
             "seconds": watch.seconds,
-            "peak_memory": usage.ru_maxrss * 1024,
+            "peak_memory": peak,
             "wrong_ids": wrong_ids(Path(folder, answer["embedding"]), n),
             "progress": last_progress(told.read_text(encoding="utf-8")),
             "explained_variance": answer["explained_variance"],
