@@ -80,7 +80,7 @@ for panel, (name, fitted) in zip(axes.flat, fits.items(), strict=True):
 # of the classes among the scores, and shares of variance are of different spaces, which do not compare.
 
 moons = compare_with_pca(X, 1, **rbf(0.2), labels=moon)
-moons.to_frame().round(3)
+print(moons.to_frame().round(3).to_string(index=False))
 
 # %%
 # One component of the kernel separates the moons, and is worse at saying where in a moon a row is. The digits, with 16
@@ -88,7 +88,7 @@ moons.to_frame().round(3)
 
 digits = load_digits()
 of_digits = compare_with_pca(digits.data[:600] / 16, 16, labels=digits.target[:600])
-of_digits.to_frame().round(3)
+print(of_digits.to_frame().round(3).to_string(index=False))
 
 # %%
 # Here PCA gives the rows back as well as kernel PCA does, and keeps the classes nearly as well apart: it is the cheaper

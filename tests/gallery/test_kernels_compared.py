@@ -85,3 +85,8 @@ def test_kernel_pca_separates_the_moons_better_and_the_digits_no_better_worth_th
     assert moons[2].reconstruction_error > 2 * moons[1].reconstruction_error
     assert of_digits[2].reconstruction_error == pytest.approx(of_digits[1].reconstruction_error, rel=0.2)
     assert "separation of the moons: PCA 0.26, kernel PCA 0.61" in shown.printed
+    # the tables are on the page, with a line for each side
+    for compared in (shown["moons"], shown["of_digits"]):
+        for side in compared.sides:
+            line = f"{side.method} +{side.decoder} .* {side.reconstruction_error:.3f} +{side.separation:.3f}"
+            assert re.search(line, shown.printed), line
