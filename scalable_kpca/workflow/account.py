@@ -62,6 +62,14 @@ class Deviation(_Record):
     where: str = ""
 
 
+class BesidePca(_Record):
+    """How much of the scores a linear function of the features has: see `quality.LinearShare`."""
+
+    linear: Number
+    leading: Number
+    n_rows: Count
+
+
 class Metrics(_Record):
     """The fields of ``metrics.json`` that a page has."""
 
@@ -78,6 +86,7 @@ class Metrics(_Record):
     explained_variance: Number
     effective_rank: Number = None
     relative_residual: Number = None
+    beside_pca: BesidePca | None = None
     drift: dict[str, Number] = {}
     health: dict[str, dict[str, Deviation]] = {}
 

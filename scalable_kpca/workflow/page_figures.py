@@ -63,7 +63,22 @@ def spectrum(account: Account) -> Html:
         rows=table("Eigenvalues", header, rows),
         rest=rest,
     )
-    return section("Spectrum", pictures, listed)
+    return section("Spectrum", pictures, _beside_pca(metrics), listed)
+
+
+def _beside_pca(metrics: Metrics) -> Html:
+    """How much of these scores PCA has as well; empty where it is not known."""
+    found = metrics.beside_pca
+    if found is None:
+        return Html()
+    return html(
+        "<p>Beside PCA: linear functions of the features make $linear of the variance of these scores, and those of "
+        "as many principal components $leading. The rest is what the kernel finds and PCA does not. Estimated from $n "
+        "rows.</p>",
+        linear=percent(found.linear, "beside_pca.linear"),
+        leading=percent(found.leading, "beside_pca.leading"),
+        n=number(found.n_rows, "beside_pca.n_rows"),
+    )
 
 
 def _bound_name(metrics: Metrics) -> str:

@@ -26,7 +26,7 @@ from scalable_kpca.workflow.inverse import learn_map
 from scalable_kpca.workflow.layout import RESULTS, RunDirectory
 from scalable_kpca.workflow.parts import NOVELTY, part_name, with_scores
 from scalable_kpca.workflow.score_files import writing_scores
-from scalable_kpca.workflow.watching import survey_rows
+from scalable_kpca.workflow.watching import look_at_rows
 
 __all__ = ["run_description", "write_results"]
 
@@ -43,10 +43,13 @@ def write_results(
     save_model(model, run.path / "model")
     beside = training_columns(model, prepared.config.beside)
     _write_embedding(prepared, run, model, beside)
+    share = None
     if prepared.config.health:
-        found = prepared.survey or survey_rows(fit.model.rows, fit.model.tile_rows)
-        write_profile(run.path, prepared.source, found, score_bins(model.training_scores, beside.get(NOVELTY)))
-    write_json(run.path / "metrics.json", metrics(fit.model))
+        noted = look_at_rows(model.rows, model.training_scores, model.tile_rows, columns=prepared.survey is None)
+        bins = score_bins(model.training_scores, beside.get(NOVELTY))
+        write_profile(run.path, prepared.source, prepared.survey or noted.survey(), bins)
+        share = noted.linear_share()
+    write_json(run.path / "metrics.json", metrics(model, share))
     counts = fit.build_counts
     description = run_description(prepared.config, prepared.fingerprint, seconds, workers)
     description |= {

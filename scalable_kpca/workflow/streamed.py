@@ -32,7 +32,7 @@ from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.score_files import chunk_files
-from scalable_kpca.workflow.watching import ProfileRecorder
+from scalable_kpca.workflow.watching import Noting, ProfileRecorder
 from scalable_kpca.workflow.work import unchanged_source
 
 __all__ = ["make_streamed", "start_for_run", "write_streamed"]
@@ -80,8 +80,11 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
         remove_tree(run.path / name)
     save_model(model, run.path / "model")
     wanted = prepared.config
-    n_columns = len(source.feature_names) if prepared.survey is None else None
-    recorder = ProfileRecorder(model.n_components, n_columns, novelty=wanted.novelty) if wanted.health else None
+    recorder = None
+    if wanted.health:
+        shape = source.n_samples, model.n_features, model.n_components
+        noting = Noting.of(*shape, columns=prepared.survey is None)
+        recorder = ProfileRecorder(noting, model.n_components, novelty=wanted.novelty)
     with unchanged_source(prepared):
         write_scores(
             source.spans(plan.span_rows),
@@ -99,7 +102,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             bins = recorder.bins()
             leading = len(bins.edges)
             bins = replace(bins, weights=model.weights[:, :leading], offset=model.offset[:leading])
-            write_profile(run.path, source, prepared.survey or recorder.survey(), bins)
+            write_profile(run.path, source, prepared.survey or recorder.noted.survey(), bins)
         partitions = tuple(
             Partition(part.uri, fingerprint, part.n_rows)
             for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
@@ -110,7 +113,8 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     hidden = certificate.rounding / certificate.trace if certificate.trace > 0 else 0.0
     residual = max(certificate.relative_residual, hidden)
     write_json(run.path / "ledger.json", Ledger(prepared.fingerprint, residual, partitions).to_json())
-    write_json(run.path / "metrics.json", metrics(model))
+    share = None if recorder is None else recorder.noted.linear_share()
+    write_json(run.path / "metrics.json", metrics(model, share))
     description = run_description(prepared.config, prepared.fingerprint, seconds, engine.workers())
     landmarks = {"method": fit.landmarks.method, "passes": fit.landmarks.n_passes, "note": fit.landmarks.note}
     description |= {"plan": plan.to_json(), "landmarks": landmarks, "resumed_spans": fit.resumed_spans}
