@@ -66,7 +66,7 @@ def linear_share(rows: NDArray[np.floating[Any]], scores: Matrix) -> LinearShare
     Notes
     -----
     R² of a regression of all scores on the left singular vectors of the centred rows, adjusted for their number.
-    Cost: some 6·m·n_features² flops.
+    Cost: some 6·m·n_features² flops. Memory: some four times the rows and scores.
 
     References
     ----------
@@ -94,8 +94,9 @@ def linear_share(rows: NDArray[np.floating[Any]], scores: Matrix) -> LinearShare
 def _centred(values: Matrix) -> Matrix:
     """Values less the mean of their column, over the largest of all: squares of them are no infinity, and not all 0."""
     scale = float(np.abs(values).max(initial=0))
-    values = values / scale if scale > 0 else values
-    values = values - values.mean(axis=0)
+    values = values / (scale or 1.0)
+    values -= values.mean(axis=0)
     largest = float(np.abs(values).max(initial=0))
     # what rounding leaves of equal values is not a difference
-    return values / largest if largest > 8 * np.finfo(np.float64).eps else np.zeros_like(values)
+    values /= largest if largest > 8 * np.finfo(np.float64).eps else np.inf
+    return values
