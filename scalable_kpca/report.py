@@ -9,9 +9,9 @@ from dask.utils import format_bytes
 
 from scalable_kpca.approximate import NystroemFit
 from scalable_kpca.exact import ExactFit
+from scalable_kpca.health import LinearShare
 from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.nystroem import NystroemCertificate
-from scalable_kpca.quality import LinearShare
 from scalable_kpca.tiling import NystroemPlan, Plan
 
 __all__ = ["format_duration", "metrics", "plan_lines", "summary_lines"]
@@ -36,7 +36,7 @@ def metrics(model: AnyModel, share: LinearShare | None = None) -> dict[str, Any]
         "covariance_eigenvalues": (model.eigenvalues / model.n_samples).tolist(),
         "certificate": model.certificate.to_json(),
         "explained_variance": float(model.certificate.explained_variance_ratio.sum()),
-        "beside_pca": None if share is None else share.to_json(),
+        "linear_share": None if share is None else share.to_json(),
     }
 
 

@@ -251,15 +251,14 @@ def test_a_page_says_how_much_of_the_scores_pca_has(finished, updated, method):
     seen = Seen(page.read_text(encoding="utf-8"))
     assert "Beside PCA: linear functions of the features make" in seen.words
     numbers = {key: json.loads(value) for key, value, _ in seen.numbers if key}
-    assert numbers["beside_pca.linear"] == metrics["beside_pca"]["linear"]
-    assert numbers["beside_pca.leading"] == metrics["beside_pca"]["leading"]
-    # two features: three components of an rbf kernel are more than linear
-    assert 0.2 < numbers["beside_pca.linear"] < 0.95
-    assert numbers["beside_pca.n_rows"] == ROWS
+    assert numbers["linear_share.linear"] == metrics["linear_share"]["linear"]
+    # two features: there are no more principal components than all
+    assert "linear_share.leading" not in numbers
+    assert 0.2 < numbers["linear_share.linear"] < 0.95, "three components of an rbf kernel are not linear"
 
 
 def test_an_update_says_nothing_of_pca(updated):
-    assert json.loads((in_force(updated).path / "metrics.json").read_text())["beside_pca"] is None
+    assert json.loads((in_force(updated).path / "metrics.json").read_text())["linear_share"] is None
     assert "Beside PCA" not in Seen(page_of(updated)).words
 
 
@@ -448,7 +447,7 @@ def test_what_is_not_as_committed_is_not_believed(copy, name):
         ("metrics.json", {"n_samples": -1}),
         ("metrics.json", {"n_components": 2}),
         ("metrics.json", {"certificate": None}),
-        ("metrics.json", {"beside_pca": {"linear": "all", "leading": 1.0, "n_rows": 40}}),
+        ("metrics.json", {"linear_share": {"linear": "all", "leading": 1.0}}),
         ("run.json", {"config": []}),
         ("run.json", {"versions": {"numpy": ["1"]}}),
         ("run.json", {"plan": {"seconds": "soon"}}),
@@ -485,7 +484,7 @@ def test_what_no_encoding_has_and_no_axis_holds_is_written_all_the_same(copy):
         "metrics.json",
         certificate=vast,
         eigenvalues=[1e308, 1e-300, -1.0],
-        beside_pca={"linear": 1e308, "leading": None, "n_rows": 0},
+        linear_share={"linear": 1e308, "leading": None},
         kernel={"name": "\ud800", "a": 10**307},
     )
     plan = {"seconds": 1e-300, "peak_memory": 1, "expected_passes": 1}

@@ -95,8 +95,8 @@ print(of_digits.to_frame().round(3).to_string(index=False))
 # of the two, its components are directions of pixels, and nothing has to be chosen. Kernel PCA is for rows like the
 # moons: where what matters is no direction of the features, and a width can be found at which a kernel shows it.
 #
-# The page of ``skpca report`` has a line on it for every job: how much of the variance of its scores linear functions
-# of the features make.
+# The page of ``skpca report`` has a line on it: how much of the variance of the scores linear functions of the features
+# make.
 #
 # What its test asserts (``tests/gallery/test_kernels_compared.py``):
 

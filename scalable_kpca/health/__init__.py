@@ -1,5 +1,6 @@
-"""How later rows differ from those of a fit: what is missing, values out of range, means, scores, novelty."""
+"""What the rows of a fit are like, and how later ones differ from them: values, means, scores, novelty."""
 
+from scalable_kpca.health.linear_share import JointMoments, LinearShare, is_small
 from scalable_kpca.health.measures import MEASURES, Finding, compare_columns, compare_novelty, compare_scores
 from scalable_kpca.health.profile import N_BINS, N_LEADING, Profile, ScoreBins, score_bins, shares_of
 
@@ -8,11 +9,14 @@ __all__ = [
     "N_BINS",
     "N_LEADING",
     "Finding",
+    "JointMoments",
+    "LinearShare",
     "Profile",
     "ScoreBins",
     "compare_columns",
     "compare_novelty",
     "compare_scores",
+    "is_small",
     "score_bins",
     "shares_of",
 ]

@@ -5,7 +5,6 @@
 
 from scalable_kpca.quality.comparison import Comparison, Side, compare_with_pca
 from scalable_kpca.quality.errors import reconstruction_error
-from scalable_kpca.quality.linear_share import LinearShare, linear_share, rows_of_share
 from scalable_kpca.quality.selection import GammaChoice, GammaScore, select_gamma
 from scalable_kpca.quality.table import eigenvalue_table
 
@@ -13,12 +12,9 @@ __all__ = [
     "Comparison",
     "GammaChoice",
     "GammaScore",
-    "LinearShare",
     "Side",
     "compare_with_pca",
     "eigenvalue_table",
-    "linear_share",
     "reconstruction_error",
-    "rows_of_share",
     "select_gamma",
 ]

@@ -5,7 +5,7 @@
 
 from scalable_kpca.source.arrays import ArraySource, ArraySpan
 from scalable_kpca.source.checks import FiniteCheck, RowSummary, check_width
-from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample, are_drawn
+from scalable_kpca.source.column_statistics import ColumnStatistics, RowSample
 from scalable_kpca.source.copies import CopiedSource, Copies
 from scalable_kpca.source.copy_files import remove_copies
 from scalable_kpca.source.decoding import ParquetSpan
@@ -104,7 +104,6 @@ __all__ = [
     "Unknown",
     "Vocabulary",
     "alike",
-    "are_drawn",
     "array_description",
     "as_csr",
     "check_group",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ColumnStatistics", "RowSample", "are_drawn"]
+__all__ = ["ColumnStatistics", "RowSample"]
 
 Vector = NDArray[np.float64]
 Block = NDArray[np.floating[Any]]
@@ -147,13 +147,6 @@ class RowSample:
                 # the mean of the two in the middle may be too large only before it is halved
                 found[index] = middle if np.isfinite(middle) else 2 * np.median(there / 2)
         return found
-
-
-def are_drawn(numbers: NDArray[np.int64], n_rows: int, size: int) -> NDArray[np.bool_]:
-    """Which of some rows are among those taken at random by their numbers: each with probability size / n_rows."""
-    if n_rows <= size:
-        return np.ones(len(numbers), bool)
-    return _scattered(numbers) < np.uint64(2**64 * size // n_rows)
 
 
 def _scattered(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

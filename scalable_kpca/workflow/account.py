@@ -62,12 +62,11 @@ class Deviation(_Record):
     where: str = ""
 
 
-class BesidePca(_Record):
-    """How much of the scores a linear function of the features has: see `quality.LinearShare`."""
+class ShareRecord(_Record):
+    """How much of the scores a linear function of the features has: see `health.LinearShare`."""
 
     linear: Number
     leading: Number
-    n_rows: Count
 
 
 class Metrics(_Record):
@@ -86,7 +85,7 @@ class Metrics(_Record):
     explained_variance: Number
     effective_rank: Number = None
     relative_residual: Number = None
-    beside_pca: BesidePca | None = None
+    linear_share: ShareRecord | None = None
     drift: dict[str, Number] = {}
     health: dict[str, dict[str, Deviation]] = {}
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scalable_kpca.engine import Engine
 from scalable_kpca.model import NystroemModel
 from scalable_kpca.novelty import warn_of_rounding
@@ -14,7 +16,7 @@ from scalable_kpca.streaming import map_spans
 from scalable_kpca.workflow.columns import ScoreColumns, score_columns
 from scalable_kpca.workflow.parts import NOVELTY, with_scores
 from scalable_kpca.workflow.score_files import writing_scores
-from scalable_kpca.workflow.watching import Comparison, Noted, Noting, ProfileRecorder, Tally
+from scalable_kpca.workflow.watching import Comparison, ProfileRecorder, RowLook, RowsSeen, Tally
 
 __all__ = ["write_scores"]
 
@@ -65,14 +67,14 @@ def write_scores(
     if NOVELTY in beside:
         warn_of_rounding(model)
     scores_of = score_columns(model, beside)
-    noting = None if recorder is None else recorder.noting
-    scored = map_spans(engine, spans, _scored, scores_of, comparison, noting, batch_rows, stage="score", wave=wave)
+    look = None if recorder is None else recorder.look
+    scored = map_spans(engine, spans, _scored, scores_of, comparison, look, batch_rows, stage="score", wave=wave)
     tallies: dict[int, Tally] = {}
     with writing_scores(place, part_rows, form=form, n_components=model.n_components, beside=beside) as parts:
-        for span, (table, counts, noted) in zip(spans, scored, strict=True):
+        for span, (table, counts, seen) in zip(spans, scored, strict=True):
             parts.add(span.part if numbers is None else numbers[span.part], table)
             if recorder is not None:
-                recorder.add(span.start, table, noted)
+                recorder.add(span.start, table, seen)
             if comparison is not None:
                 tallies.setdefault(span.part, comparison.tally()).add(counts, table)
     return tallies
@@ -82,18 +84,18 @@ def _scored(
     span: Span,
     scores_of: Callable[[Any], ScoreColumns],
     comparison: Comparison | None,
-    noting: Noting | None,
+    look: RowLook | None,
     batch_rows: int,
-) -> tuple[Any, Any, Noted]:
-    """Labels and scores of a span's rows, how many are in which bin of a comparison, and what is noted of them."""
+) -> tuple[Any, Any, RowsSeen]:
+    """Labels and scores of a span's rows, how many are in which bin of a comparison, and what they are like."""
     import pyarrow as pa
 
-    tables, counts, noted = [], 0, Noted()  # type: list[Any], Any, Noted
+    tables, counts, seen = [], 0, RowsSeen()  # type: list[Any], Any, RowsSeen
     for batch in span.batches(batch_rows, "all"):
         scores, more = scores_of(batch.rows)
         tables.append(with_scores(batch.labels, scores, more))
         if comparison is not None:
             counts = counts + comparison.counts(batch.rows, scores)
-        if noting is not None:
-            noted.merge(noting.note(batch.start, batch.rows, scores))
-    return pa.concat_tables(tables), counts, noted
+        if look is not None and len(scores):
+            seen.merge(look.at(np.asarray(batch.rows), scores))
+    return pa.concat_tables(tables), counts, seen

@@ -68,16 +68,20 @@ def spectrum(account: Account) -> Html:
 
 def _beside_pca(metrics: Metrics) -> Html:
     """How much of these scores PCA has as well; empty where it is not known."""
-    found = metrics.beside_pca
+    found = metrics.linear_share
     if found is None:
         return Html()
+    leading = html(
+        " ($leading from the first $k principal components)",
+        leading=percent(found.leading, "linear_share.leading"),
+        k=number(metrics.n_components),
+    )
     return html(
-        "<p>Beside PCA: linear functions of the features make $linear of the variance of these scores, and those of "
-        "as many principal components $leading. The rest is what the kernel finds and PCA does not. Estimated from $n "
-        "rows.</p>",
-        linear=percent(found.linear, "beside_pca.linear"),
-        leading=percent(found.leading, "beside_pca.leading"),
-        n=number(found.n_rows, "beside_pca.n_rows"),
+        "<p>Beside PCA: linear functions of the features make $linear of the variance of these scores$leading. The "
+        "rest, $rest, is what the kernel finds and PCA does not.</p>",
+        linear=percent(found.linear, "linear_share.linear"),
+        leading=leading if 1 < metrics.n_components < metrics.n_features else "",
+        rest=percent(None if found.linear is None else 1 - found.linear),
     )
 
 

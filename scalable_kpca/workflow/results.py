@@ -45,10 +45,10 @@ def write_results(
     _write_embedding(prepared, run, model, beside)
     share = None
     if prepared.config.health:
-        noted = look_at_rows(model.rows, model.training_scores, model.tile_rows, columns=prepared.survey is None)
+        seen = look_at_rows(model.rows, model.training_scores, model.tile_rows, columns=prepared.survey is None)
         bins = score_bins(model.training_scores, beside.get(NOVELTY))
-        write_profile(run.path, prepared.source, prepared.survey or noted.survey(), bins)
-        share = noted.linear_share()
+        write_profile(run.path, prepared.source, prepared.survey or seen.survey(), bins)
+        share = seen.linear_share()
     write_json(run.path / "metrics.json", metrics(model, share))
     counts = fit.build_counts
     description = run_description(prepared.config, prepared.fingerprint, seconds, workers)

@@ -32,7 +32,7 @@ from scalable_kpca.workflow.ledger import Ledger, Partition
 from scalable_kpca.workflow.planned import plan_start
 from scalable_kpca.workflow.results import run_description
 from scalable_kpca.workflow.score_files import chunk_files
-from scalable_kpca.workflow.watching import Noting, ProfileRecorder
+from scalable_kpca.workflow.watching import ProfileRecorder, RowLook
 from scalable_kpca.workflow.work import unchanged_source
 
 __all__ = ["make_streamed", "start_for_run", "write_streamed"]
@@ -82,9 +82,8 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     wanted = prepared.config
     recorder = None
     if wanted.health:
-        shape = source.n_samples, model.n_features, model.n_components
-        noting = Noting.of(*shape, columns=prepared.survey is None)
-        recorder = ProfileRecorder(noting, model.n_components, novelty=wanted.novelty)
+        look = RowLook.of(model.n_features, model.n_components, columns=prepared.survey is None)
+        recorder = ProfileRecorder(look, model.n_components, novelty=wanted.novelty)
     with unchanged_source(prepared):
         write_scores(
             source.spans(plan.span_rows),
@@ -102,7 +101,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
             bins = recorder.bins()
             leading = len(bins.edges)
             bins = replace(bins, weights=model.weights[:, :leading], offset=model.offset[:leading])
-            write_profile(run.path, source, prepared.survey or recorder.noted.survey(), bins)
+            write_profile(run.path, source, prepared.survey or recorder.seen.survey(), bins)
         partitions = tuple(
             Partition(part.uri, fingerprint, part.n_rows)
             for part, fingerprint in zip(source.parts, source.part_fingerprints(), strict=True)
@@ -113,7 +112,7 @@ def write_streamed(prepared: Prepared, run: RunDirectory, fit: NystroemFit, engi
     hidden = certificate.rounding / certificate.trace if certificate.trace > 0 else 0.0
     residual = max(certificate.relative_residual, hidden)
     write_json(run.path / "ledger.json", Ledger(prepared.fingerprint, residual, partitions).to_json())
-    share = None if recorder is None else recorder.noted.linear_share()
+    share = None if recorder is None else recorder.seen.linear_share()
     write_json(run.path / "metrics.json", metrics(model, share))
     description = run_description(prepared.config, prepared.fingerprint, seconds, engine.workers())
     landmarks = {"method": fit.landmarks.method, "passes": fit.landmarks.n_passes, "note": fit.landmarks.note}

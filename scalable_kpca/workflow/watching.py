@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,84 +11,80 @@ from numpy.typing import NDArray
 from scalable_kpca.health import (
     N_LEADING,
     Finding,
+    JointMoments,
+    LinearShare,
     Profile,
     ScoreBins,
     compare_novelty,
     compare_scores,
+    is_small,
     score_bins,
     shares_of,
 )
 from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.nystroem import Projection
-from scalable_kpca.quality import LinearShare, linear_share, rows_of_share
-from scalable_kpca.source import ColumnStatistics, Rows, RowSample, Survey, are_drawn
+from scalable_kpca.source import ColumnStatistics, Rows, RowSample, Survey
 from scalable_kpca.source.spans import cut
 from scalable_kpca.workflow.parts import NOVELTY, score_names
 
-__all__ = ["Comparison", "Noted", "Noting", "ProfileRecorder", "Tally", "look_at_rows"]
+__all__ = ["Comparison", "ProfileRecorder", "RowLook", "RowsSeen", "Tally", "look_at_rows"]
 
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Noting:
-    """What is noted of the rows of a fit while they pass: a function of rows that tasks can be sent.
+class RowLook:
+    """What is looked for in the rows of a fit while they pass: a function of rows that tasks can be sent.
 
     Attributes
     ----------
-    n_rows : int
-        That pass.
-    n_drawn : int
-        So many of them, drawn at random by their numbers, are kept whole.
     columns : bool
-        Whether statistics of the features are taken.
+        Statistics of the features.
+    moments : bool
+        Moments of features and scores.
     """
 
-    n_rows: int
-    n_drawn: int
     columns: bool
+    moments: bool
 
     @classmethod
-    def of(cls, n_rows: int, n_features: int, n_components: int, *, columns: bool) -> Noting:
-        """With as many rows as a `linear_share` wants."""
-        return cls(n_rows, rows_of_share(n_features, n_components), columns)
+    def of(cls, n_features: int, n_components: int, *, columns: bool) -> RowLook:
+        """With moments where there are scores and those are small."""
+        return cls(columns, n_components > 0 and is_small(n_features, n_components))
 
-    def note(self, start: int, rows: NDArray[np.floating[Any]], scores: Matrix) -> Noted:
-        """Of rows (b, n_features), the first of which has this number, and their scores (b, k)."""
-        drawn = are_drawn(np.arange(start, start + len(rows)), self.n_rows, self.n_drawn)
-        found = Noted([rows[drawn].astype(np.float64)], [scores[drawn]])
-        found.columns = ColumnStatistics.of(rows) if self.columns and len(rows) else None
-        return found
+    def at(self, rows: NDArray[np.floating[Any]], scores: Matrix) -> RowsSeen:
+        """Of rows (b, n_features) and their scores (b, k), b > 0."""
+        columns = ColumnStatistics.of(rows) if self.columns else None
+        return RowsSeen(columns, JointMoments.of(rows, scores) if self.moments else None)
 
 
 @dataclass(eq=False)
-class Noted:
-    """What was noted of some rows, merged in their order.
+class RowsSeen:
+    """What was found in some rows, merged in their order.
 
     Attributes
     ----------
-    rows, scores : list of ndarray of shapes (s, n_features) and (s, k), float64
-        Of those that were drawn.
     columns : ColumnStatistics or None
+    moments : JointMoments or None
     """
 
-    rows: list[Matrix] = field(default_factory=list)
-    scores: list[Matrix] = field(default_factory=list)
     columns: ColumnStatistics | None = None
+    moments: JointMoments | None = None
 
-    def merge(self, later: Noted) -> None:
-        """Merge what was noted of the rows that follow."""
-        self.rows += later.rows
-        self.scores += later.scores
+    def merge(self, later: RowsSeen) -> None:
+        """Merge what was found in the rows that follow; that is not used again."""
         if self.columns is None:
             self.columns = later.columns
         elif later.columns is not None:
             self.columns.merge(later.columns)
+        if self.moments is None:
+            self.moments = later.moments
+        elif later.moments is not None:
+            self.moments.merge(later.moments)
 
     def linear_share(self) -> LinearShare | None:
-        """How much of the scores is a linear function of the rows; None where that cannot be said."""
-        found = [block for block in self.rows if len(block)]
-        return linear_share(np.concatenate(found), np.concatenate(self.scores)) if found else None
+        """How much of the scores is linear in the rows; None where that cannot be said."""
+        return None if self.moments is None else self.moments.linear_share()
 
     def survey(self) -> Survey:
         """Of rows that have every value."""
@@ -98,32 +94,33 @@ class Noted:
 
 
 class ProfileRecorder:
-    """What passes of the rows of a fit while they are scored: what is noted, and scores of some taken at random.
+    """What passes of the rows of a fit while they are scored: what they are like, and scores of some at random.
 
     Parameters
     ----------
-    noting : Noting
+    look : RowLook
+        What tasks look for.
     n_components : int
     novelty : bool
         Whether tables have a column of novelty.
 
     Attributes
     ----------
-    noting : Noting
-    noted : Noted
+    look : RowLook
+    seen : RowsSeen
     """
 
-    def __init__(self, noting: Noting, n_components: int, *, novelty: bool) -> None:
-        self.noting, self.noted = noting, Noted()
+    def __init__(self, look: RowLook, n_components: int, *, novelty: bool) -> None:
+        self.look, self.seen = look, RowsSeen()
         self._names = score_names(n_components)[:N_LEADING] + ([NOVELTY] if novelty else [])
         self._novelty = novelty
         self._sample = RowSample(len(self._names))
 
-    def add(self, start: int, table: Any, noted: Noted) -> None:
-        """A table of scores, whose first row has this number, and what was noted of the same rows."""
+    def add(self, start: int, table: Any, seen: RowsSeen) -> None:
+        """A table of scores, whose first row has this number, and what was found in the same rows."""
         values = np.column_stack([np.empty((len(table), 0)), *(table[name].to_numpy() for name in self._names)])
         self._sample.add(values, np.arange(start, start + len(values)))
-        self.noted.merge(noted)
+        self.seen.merge(seen)
 
     def bins(self) -> ScoreBins:
         """Bins of the rows that were taken."""
@@ -131,12 +128,18 @@ class ProfileRecorder:
         return score_bins(*((values[:, :-1], values[:, -1]) if self._novelty else (values, None)))
 
 
-def look_at_rows(rows: Rows, scores: Matrix, batch_rows: int, *, columns: bool) -> Noted:
-    """What is noted of all rows and their scores (n_samples, k), with or without the statistics of features."""
-    noting, found = Noting.of(rows.n_samples, rows.n_features, scores.shape[1], columns=columns), Noted()
-    for start, stop in cut(rows.n_samples, batch_rows):
-        found.merge(noting.note(start, np.asarray(rows.read(slice(start, stop))), scores[start:stop]))
-    return found
+def look_at_rows(rows: Rows, scores: Matrix, batch_rows: int, *, columns: bool) -> RowsSeen:
+    """What is found in all rows and their scores (n_samples, k), with or without statistics of the features.
+
+    Notes
+    -----
+    Cost: one read of the rows, and none where nothing is looked for.
+    """
+    look, seen = RowLook.of(rows.n_features, scores.shape[1], columns=columns), RowsSeen()
+    if look.columns or look.moments:
+        for start, stop in cut(rows.n_samples, batch_rows):
+            seen.merge(look.at(np.asarray(rows.read(slice(start, stop))), scores[start:stop]))
+    return seen
 
 
 @dataclass(frozen=True, eq=False)
