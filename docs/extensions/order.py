@@ -25,6 +25,7 @@ PAGES = (
     "novelty_detection",
     "clustering_of_scores",
     "landmarks_compared",
+    "a_million_rows",
 )
 
 
