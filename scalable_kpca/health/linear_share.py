@@ -67,8 +67,8 @@ class JointMoments:
 
     References
     ----------
-    Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance: equations 2.1 and 3.1, here for
-    products of two variables.
+    Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance: equation 2.1, here for products of two
+    variables.
     """
 
     count: int
