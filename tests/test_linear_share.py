@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
 from scalable_kpca import KernelPCA
-from scalable_kpca.health import JointMoments, LinearShare, is_small
+from scalable_kpca.health import JointMoments, LinearShare
 from scalable_kpca.model import load_model
 from scalable_kpca.source import ArrayRows
 from scalable_kpca.workflow.config import Config
@@ -141,9 +141,9 @@ def test_rows_that_are_not_finite_have_no_share(scores):
 
 
 def test_moments_are_small():
-    assert is_small(64, 900)
-    assert is_small(250, 10)
-    assert not is_small(256, 10)
+    assert JointMoments.are_small(64, 900)
+    assert JointMoments.are_small(250, 10)
+    assert not JointMoments.are_small(256, 10)
     assert look_at_rows(ArrayRows(np.ones((5, 300))), np.ones((5, 2)), 5, columns=False).moments is None
 
 

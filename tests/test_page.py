@@ -257,6 +257,14 @@ def test_a_page_says_how_much_of_the_scores_pca_has(finished, updated, method):
     assert 0.2 < numbers["linear_share.linear"] < 0.95, "three components of an rbf kernel are not linear"
 
 
+@pytest.mark.usefixtures("words_only")
+def test_of_more_features_than_components_a_page_says_what_the_first_of_pca_have(copy):
+    change(copy, "metrics.json", n_features=9, linear_share={"linear": 0.75, "leading": 0.5})
+    write_page(Output(copy / "out"))
+    words = "".join(Seen(page_of(copy)).words.split())
+    assert "make75.00%ofthevarianceofthesescores(50.00%fromthefirst3principalcomponents).Therest,25.00%,is" in words
+
+
 def test_an_update_says_nothing_of_pca(updated):
     assert json.loads((in_force(updated).path / "metrics.json").read_text())["linear_share"] is None
     assert "Beside PCA" not in Seen(page_of(updated)).words

@@ -1,6 +1,6 @@
 """What the rows of a fit are like, and how later ones differ from them: values, means, scores, novelty."""
 
-from scalable_kpca.health.linear_share import JointMoments, LinearShare, is_small
+from scalable_kpca.health.linear_share import JointMoments, LinearShare
 from scalable_kpca.health.measures import MEASURES, Finding, compare_columns, compare_novelty, compare_scores
 from scalable_kpca.health.profile import N_BINS, N_LEADING, Profile, ScoreBins, score_bins, shares_of
 
@@ -16,7 +16,6 @@ __all__ = [
     "compare_columns",
     "compare_novelty",
     "compare_scores",
-    "is_small",
     "score_bins",
     "shares_of",
 ]

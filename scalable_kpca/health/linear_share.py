@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["JointMoments", "LinearShare", "is_small"]
+__all__ = ["JointMoments", "LinearShare"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -17,11 +17,6 @@ MOST_BYTES = 512 * 2**10  # of the products of all features with features and co
 ROWS_A_FEATURE = 10  # with fewer, what fits by chance is not small beside what is linear
 RESOLUTION = 1e-12  # eigenvalues that are smaller beside the largest are rounding
 DIGITS = 4
-
-
-def is_small(n_features: int, n_components: int) -> bool:
-    """Whether the moments of so many features and components are small enough to be taken beside scores."""
-    return 8 * n_features * (n_features + n_components) <= MOST_BYTES
 
 
 @dataclass(frozen=True)
@@ -77,6 +72,11 @@ class JointMoments:
     rows: Matrix
     both: Matrix
     scores: Vector
+
+    @staticmethod
+    def are_small(n_features: int, n_components: int) -> bool:
+        """Whether those of so many features and components are small enough to be taken beside scores."""
+        return 8 * n_features * (n_features + n_components) <= MOST_BYTES
 
     @classmethod
     def of(cls, rows: NDArray[np.floating[Any]], scores: Matrix) -> JointMoments:

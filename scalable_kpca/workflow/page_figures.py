@@ -71,16 +71,15 @@ def _beside_pca(metrics: Metrics) -> Html:
     found = metrics.linear_share
     if found is None:
         return Html()
-    leading = html(
-        " ($leading from the first $k principal components)",
-        leading=percent(found.leading, "linear_share.leading"),
-        k=number(metrics.n_components),
-    )
+    leading = Html()
+    if 1 < metrics.n_components < metrics.n_features:
+        share, k = percent(found.leading, "linear_share.leading"), number(metrics.n_components)
+        leading = html(" ($share from the first $k principal components)", share=share, k=k)
     return html(
         "<p>Beside PCA: linear functions of the features make $linear of the variance of these scores$leading. The "
         "rest, $rest, is what the kernel finds and PCA does not.</p>",
         linear=percent(found.linear, "linear_share.linear"),
-        leading=leading if 1 < metrics.n_components < metrics.n_features else "",
+        leading=leading,
         rest=percent(None if found.linear is None else 1 - found.linear),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from scalable_kpca.health import (
     ScoreBins,
     compare_novelty,
     compare_scores,
-    is_small,
     score_bins,
     shares_of,
 )
@@ -30,6 +29,7 @@ from scalable_kpca.workflow.parts import NOVELTY, score_names
 __all__ = ["Comparison", "ProfileRecorder", "RowLook", "RowsSeen", "Tally", "look_at_rows"]
 
 Matrix = NDArray[np.float64]
+Statistics = TypeVar("Statistics", ColumnStatistics, JointMoments)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RowLook:
     @classmethod
     def of(cls, n_features: int, n_components: int, *, columns: bool) -> RowLook:
         """With moments where there are scores and those are small."""
-        return cls(columns, n_components > 0 and is_small(n_features, n_components))
+        return cls(columns, n_components > 0 and JointMoments.are_small(n_features, n_components))
 
     def at(self, rows: NDArray[np.floating[Any]], scores: Matrix) -> RowsSeen:
         """Of rows (b, n_features) and their scores (b, k), b > 0."""
@@ -73,14 +73,7 @@ class RowsSeen:
 
     def merge(self, later: RowsSeen) -> None:
         """Merge what was found in the rows that follow; that is not used again."""
-        if self.columns is None:
-            self.columns = later.columns
-        elif later.columns is not None:
-            self.columns.merge(later.columns)
-        if self.moments is None:
-            self.moments = later.moments
-        elif later.moments is not None:
-            self.moments.merge(later.moments)
+        self.columns, self.moments = _merged(self.columns, later.columns), _merged(self.moments, later.moments)
 
     def linear_share(self) -> LinearShare | None:
         """How much of the scores is linear in the rows; None where that cannot be said."""
@@ -91,6 +84,14 @@ class RowsSeen:
         columns = ColumnStatistics.empty(0) if self.columns is None else self.columns
         n_rows, none = int(columns.count.max(initial=0)), np.zeros(len(columns.count), np.int64)
         return Survey(columns, none, none.copy(), [], none[:0], n_rows=n_rows, n_kept=n_rows)
+
+
+def _merged(own: Statistics | None, later: Statistics | None) -> Statistics | None:
+    """Statistics of rows, with those of the rows that follow."""
+    if own is None or later is None:
+        return own or later
+    own.merge(later)
+    return own
 
 
 class ProfileRecorder:
