@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ __all__ = [
     "fit",
     "fit_on",
     "gram_of",
+    "matching",
     "rounding",
     "score_tolerance",
     "skip",
@@ -49,6 +51,12 @@ def skip(reason: str) -> None:
     if os.environ.get("SKPCA_TEST_REQUIRE_ALL") == "1":
         pytest.fail(f"SKPCA_TEST_REQUIRE_ALL=1 and {reason}")
     pytest.skip(reason, allow_module_level=True)
+
+
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """Paths below a directory that a process is at work in."""
+    found = glob.glob(pattern, root_dir=folder, include_hidden=True)  # noqa: PTH207 - it fails where one goes meanwhile
+    return [folder / name for name in found]
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from scalable_kpca.workflow.stages import execute, prepare
 from scalable_kpca.workflow.update import update_output
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
 from tests.recovery.zygote import Zygote
+from tests.support import matching
 
 STORED = JOBS["stored tiles, block Krylov"]
 NYSTROEM = JOBS["Nyström"]
@@ -123,7 +124,7 @@ def test_a_run_that_was_stopped_and_lost_its_lock_leaves_the_other_runs_results_
     command = [sys.executable, "-m", "scalable_kpca.cli", "run", str(job)]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while len(list(out.glob("runs/*/gram.zarr/row_sums/c/*/*/0"))) < 40 and time.monotonic() < deadline:
+    while len(matching(out, "runs/*/gram.zarr/row_sums/c/*/*/0")) < 40 and time.monotonic() < deadline:
         time.sleep(0.001)
     first.send_signal(signal.SIGSTOP)
     try:

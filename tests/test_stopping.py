@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, n_tiles, write_job
 
 STORED = {**JOBS["stored tiles, block Krylov"], "tile_rows": 4, "cluster": {"kind": "threads", "n_threads": 2}}
 LIMIT = 10  # seconds, of the design; a stop that is not heard takes a minute here
@@ -52,10 +52,6 @@ def stop(process: subprocess.Popen[str], *numbers: signal.Signals) -> str:
     return errors
 
 
-def tiles(output: Path) -> int:
-    return len(list(output.glob("runs/*/gram.zarr/tiles/c/*/*")))
-
-
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -67,7 +63,7 @@ def tiles(output: Path) -> int:
 def test_a_stopped_run_gives_its_lock_back_and_the_same_command_finishes_it(start, tmp_path, numbers):
     job, out = write_job(tmp_path, STORED), tmp_path / "out"
     process = start(job)
-    wait_until(lambda: tiles(out) > 5)
+    wait_until(lambda: n_tiles(out) > 5)
     stop(process, *numbers)
     assert not (out / "LOCK").exists()
     finish(start(job))
@@ -82,7 +78,7 @@ def test_a_stopped_run_gives_its_lock_back_and_the_same_command_finishes_it(star
 def test_no_worker_outlives_a_run_that_is_stopped_or_killed(start, tmp_path, number):
     job, out = write_job(tmp_path, {**STORED, "cluster": {"kind": "local", "n_workers": 2}}), tmp_path / "out"
     process = start(job)
-    wait_until(lambda: tiles(out) > 5)
+    wait_until(lambda: n_tiles(out) > 5)
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2
     if number == signal.SIGKILL:

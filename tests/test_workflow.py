@@ -38,6 +38,7 @@ from scalable_kpca.workflow.loading import load_config
 from scalable_kpca.workflow.lock import output_lock
 from scalable_kpca.workflow.scoring import transform_source
 from scalable_kpca.workflow.stages import Outcome, execute, prepare
+from tests.support import matching
 
 N_ROWS, TILE_ROWS = 40, 16  # three block rows, six tiles
 
@@ -654,7 +655,7 @@ def test_scheduler_killed_in_mid_run_exits_69_and_the_same_command_finishes(tmp_
     with scheduler(1) as (address, process):
         command = [sys.executable, "-m", "scalable_kpca.cli", "run", str(job), "--scheduler", address]
         started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: len(list(tmp_path.glob("out/runs/*/gram.zarr/row_sums/c/*/*/0"))) > 20, 60)
+        wait_until(lambda: len(matching(tmp_path, "out/runs/*/gram.zarr/row_sums/c/*/*/0")) > 20, 60)
         process.kill()
         _, stderr = started.communicate(timeout=100)
     assert started.returncode == 69, stderr
@@ -707,7 +708,7 @@ def test_sigterm_ends_a_run_below_the_dask_command_with_75(tmp_path):
     job = write_config(tmp_path, tile_rows=15)
     command = [sys.executable, "-m", "dask", "skpca", "run", str(job)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: len(list(tmp_path.glob("out/runs/*/gram.zarr/row_sums/c/*/*/0"))) > 20, 60)
+    wait_until(lambda: len(matching(tmp_path, "out/runs/*/gram.zarr/row_sums/c/*/*/0")) > 20, 60)
     process.terminate()
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 75, stderr

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dask.config
 
-from scalable_kpca.engine.connections import new_client, worker_environment
+from scalable_kpca.engine.asking import within
+from scalable_kpca.engine.connections import new_client, worker_environment, written_address
 from scalable_kpca.errors import ClusterError, ConfigError
 
 __all__ = ["scheduler_file_of", "taking_part"]
@@ -64,6 +67,8 @@ def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
         raise ConfigError(f'dask_jobqueue is missing ({error}): pip install "scalable-kpca[slurm]".') from error
     if int(os.environ["SLURM_PROCID"]) == CLIENT:
         signal.signal(signal.SIGINT, interrupt)
+        # the runner reads what is there, whole or not; where there is no scheduler any more, `srun` ends this task
+        written_address(scheduler_file_of(options), math.inf)
     else:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # is for the client, which ends the others when it has unwound
     try:
@@ -101,9 +106,15 @@ def scheduler_file_of(options: Mapping[str, Any]) -> Path:
 
 
 def _await_workers(runner: Any) -> None:
-    """Let every worker join before the scheduler is ended, or give up: one that finds nobody would look on and on."""
+    """Let every worker begin before the scheduler is ended, or give up.
+
+    One that finds nobody would look on and on, and one whose nanny is still busy with it would end as a failure of its
+    own, by whose exit code `srun` would answer.
+    """
     with contextlib.suppress(OSError, TimeoutError), new_client(runner) as client:
         client.wait_for_workers(runner.n_workers, timeout=JOIN_SECONDS)
+        # a nanny answers when its worker has begun
+        within(client, JOIN_SECONDS, partial(client.run, nanny=True, on_error="ignore"), os.getpid)
 
 
 def _granted() -> dict[str, int]:

@@ -16,7 +16,7 @@ from distributed import Client
 from scalable_kpca.engine import ClusterEngine
 from scalable_kpca.errors import ClusterError
 from tests.cluster.processes import Cluster, Proxy, begin, is_worker, skpca, wait_until
-from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, n_tiles, write_job
 from tests.support import skip
 
 pytestmark = pytest.mark.slow
@@ -36,10 +36,6 @@ def reference(tmp_path_factory):
 
 def on(cluster: Cluster, folder: Path, **more: object) -> Path:
     return write_job(folder, FIELDS, cluster={"kind": "address", "address": cluster.address, **more})
-
-
-def n_tiles(output: Path) -> int:
-    return len(list(output.glob("runs/*/gram.zarr/tiles/c/*/*")))
 
 
 def assert_finished(finished: subprocess.CompletedProcess[str], output: Path, reference: dict[str, str]) -> None:

@@ -14,7 +14,8 @@ from tests.recovery.jobs import JOBS, bits_of, latest_run, write_job
 
 pytestmark = pytest.mark.slow
 
-N, TILE_ROWS = 9600, 600  # a worker that is late by a moment has its share all the same
+N, TILE_ROWS = 9600, 600
+N_FEATURES = 60  # a tile takes some 25 ms: a worker that is late by a moment has its share all the same
 N_TILES = 16 * 17 // 2
 
 
@@ -22,16 +23,16 @@ N_TILES = 16 * 17 // 2
 def gram(tmp_path):
     """A Gram matrix in the memory of three workers, each of one process, with its client and the processes."""
     rows, _ = write_rows(
-        iter([np.random.default_rng(0).standard_normal((N, 3))]),
+        iter([np.random.default_rng(0).standard_normal((N, N_FEATURES))]),
         tmp_path / "rows.zarr",
-        **{"fingerprint": "x", "n_samples": N, "n_features": 3, "dtype": "float64", "tile_rows": TILE_ROWS},
+        **{"fingerprint": "x", "n_samples": N, "n_features": N_FEATURES, "dtype": "float64", "tile_rows": TILE_ROWS},
     )
     with Cluster(tmp_path) as cluster:
         nannies = [cluster.start_workers(1) for _ in range(3)]
         with Client(cluster.address, set_as_default=False) as client:
             client.wait_for_workers(3)
             engine = ClusterEngine(client)
-            kernel = resolve_kernel("rbf", gamma=0.1, n_features=3)
+            kernel = resolve_kernel("laplacian", gamma=0.1, n_features=N_FEATURES)
             gram = MemoryGram(rows, kernel, Tiling(N, TILE_ROWS), "float64", engine)
             for _ in range(2):  # in the first one workers import, one faster than another
                 assert gram.build().counts.computed == N_TILES

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.cluster.processes import begin, is_worker, skpca, wait_until
-from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, n_tiles, write_job
 
 pytestmark = pytest.mark.slow
 
@@ -47,9 +47,7 @@ def test_a_cluster_that_adapts_gets_workers_for_its_tasks_and_the_bits_are_those
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_told_to_stop_ends_its_cluster_with_it(tmp_path, stop):
     running = begin("run", write_job(tmp_path, FIELDS, cluster={**SECTION, "wait_for": 1}))
-    workers = wait_until(
-        lambda: list((tmp_path / "out").glob("runs/*/gram.zarr/tiles/c/*/*")) and workers_below(running.pid)
-    )
+    workers = wait_until(lambda: n_tiles(tmp_path / "out") and workers_below(running.pid))
     running.send_signal(stop)
     done = running.finish(60)
     assert done.returncode == 75, done.stderr

@@ -14,7 +14,7 @@ from distributed import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.processes import Cluster, begin, skpca, wait_until
-from tests.recovery.jobs import JOBS, bits_of, latest_run, write_job
+from tests.recovery.jobs import JOBS, bits_of, latest_run, n_tiles, write_job
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,7 @@ def test_of_a_run_that_fails_there_is_a_report_and_of_one_that_is_stopped_the_ol
     assert reported(page)["number of tasks"] > 10
     page.write_text(OLD)
     running = begin("run", write_job(tmp_path, fields, tile_rows=1))
-    wait_until(lambda: list((tmp_path / "out").rglob("gram.zarr")) or running.poll() is not None)
+    wait_until(lambda: n_tiles(tmp_path / "out") or running.poll() is not None)
     running.send_signal(signal.SIGTERM)
     stopped = running.finish()
     assert stopped.returncode == 75, stopped.stderr

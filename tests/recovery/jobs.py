@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["JOBS", "bits_of", "latest_run", "leftovers", "write_job", "write_rows"]
+from tests.support import matching
+
+__all__ = ["JOBS", "bits_of", "latest_run", "leftovers", "n_committed", "n_tiles", "write_job", "write_rows"]
 
 N_ROWS, N_FEATURES = 40, 3
 
@@ -71,6 +73,17 @@ def bits_of(run: Path) -> dict[str, str]:
     return {
         str(file.relative_to(run)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()
     }
+
+
+def n_tiles(output: Path) -> int:
+    """Tiles that are stored, of a run that may be at work."""
+    return len(matching(output, "runs/*/gram.zarr/tiles/c/*/*"))
+
+
+def n_committed(output: Path) -> int:
+    """Tiles whose row sums are there: one on the diagonal has its own, any other one two."""
+    chunks = matching(output, "runs/*/gram.zarr/row_sums/c/*/*/0")
+    return sum(int(chunk.parts[-3]) <= int(chunk.parts[-2]) for chunk in chunks)
 
 
 def leftovers(output: Path) -> list[str]:

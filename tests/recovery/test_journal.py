@@ -22,7 +22,7 @@ from scalable_kpca.gram import PassResult, TileCounts
 from scalable_kpca.journal import Journal
 from scalable_kpca.operator import CenteredGram
 from scalable_kpca.solvers import solve_arpack, solve_block_krylov
-from tests.support import gram_of
+from tests.support import gram_of, matching
 
 N, TILE_ROWS = 47, 24
 HOMES = ("memory", "zarr", "recompute")
@@ -382,11 +382,11 @@ def kill_after(job: Path, n_passes: int) -> int:
     records = "out/runs/*/journal/*.npz"
     process = subprocess.Popen(command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while len(list(job.parent.glob(records))) < n_passes and time.monotonic() < deadline and process.poll() is None:
+    while len(matching(job.parent, records)) < n_passes and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "the solve ended before it could be killed"
-    return len(list(job.parent.glob(records)))
+    return len(matching(job.parent, records))
 
 
 # few vectors a pass and many passes; many vectors, few passes of many small tasks, so that a kill falls inside them

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, n_committed, write_job, write_rows
 from tests.recovery.zygote import Zygote
 
 # every k-th point here, every one by SKPCA_TEST_KILL_EVERY=1
@@ -30,12 +30,6 @@ def zygote(tmp_path_factory):
         yield process
 
 
-def committed(output: Path) -> int:
-    """Tiles whose row sums are there."""
-    chunks = output.glob("runs/*/gram.zarr/row_sums/c/*/*/0")
-    return sum(int(chunk.parts[-3]) <= int(chunk.parts[-2]) for chunk in chunks)
-
-
 def points(changes: int, offset: int) -> list[int]:
     """Every so many changes, and each of the last ones: commit, pointer, journal, lock."""
     return sorted({*range(1 + offset % EVERY, changes + 1, EVERY), *range(changes - LAST, changes + 1)})
@@ -47,13 +41,13 @@ def test_a_run_killed_before_any_change_of_a_file_is_finished_by_the_same_comman
     job, output = write_job(tmp_path, KINDS[name]), tmp_path / "out"
     whole = zygote.run("run", str(job), "--json", watched=output)
     assert whole.code == 0, whole.errors
-    reference, n_tiles = bits_of(latest_run(output)), committed(output)
+    reference, n_tiles = bits_of(latest_run(output)), n_committed(output)
     killed = points(whole.changes, len(name))
     for kill_at in killed:
         shutil.rmtree(output)
         ended = zygote.run("run", str(job), "--json", watched=output, kill_at=kill_at)
         assert ended.code == -signal.SIGKILL, (kill_at, ended)
-        before, was_published = committed(output), (output / "latest.json").exists()
+        before, was_published = n_committed(output), (output / "latest.json").exists()
         again = zygote.run("run", str(job), "--json", watched=output)
         assert again.code == (99 if was_published else 0), (kill_at, again)
         run = latest_run(output)

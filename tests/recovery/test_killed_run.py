@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.recovery.jobs import n_committed
+
 N_ROWS, TILE_ROWS = 600, 30
 N_TILES = 20 * 21 // 2
 
@@ -45,12 +47,6 @@ def finish(job: Path, *overrides: str) -> Path:
     return Path(json.loads(finished.stdout.splitlines()[-1])["run"])
 
 
-def committed_tiles(output: Path) -> int:
-    """Row sums on or above the diagonal: each is one committed tile."""
-    chunks = output.glob("runs/*/gram.zarr/row_sums/c/*/*/0")
-    return sum(int(chunk.parts[-3]) <= int(chunk.parts[-2]) for chunk in chunks)
-
-
 def kill_when(job: Path, reached, *overrides: str) -> None:
     process = subprocess.Popen(command(job, *overrides), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
@@ -70,8 +66,8 @@ def result_bits(run: Path) -> tuple[str, bytes]:
 def test_run_killed_while_the_gram_is_built_computes_only_what_is_missing(job, share):
     expected = result_bits(finish(job, "output.path=reference"))
     output = job.parent / "out"
-    kill_when(job, lambda: committed_tiles(output) >= share * N_TILES)
-    committed = committed_tiles(output)
+    kill_when(job, lambda: n_committed(output) >= share * N_TILES)
+    committed = n_committed(output)
     assert 0 < committed < N_TILES
     assert not (output / "latest.json").exists()
     run = finish(job)
@@ -86,8 +82,8 @@ def test_run_killed_while_the_gram_is_built_computes_only_what_is_missing(job, s
 def test_missing_and_corrupt_tiles_of_a_killed_run_are_repaired_by_the_same_command(job):
     expected = result_bits(finish(job, "output.path=reference"))
     output = job.parent / "out"
-    kill_when(job, lambda: committed_tiles(output) >= 0.5 * N_TILES)
-    committed = committed_tiles(output)
+    kill_when(job, lambda: n_committed(output) >= 0.5 * N_TILES)
+    committed = n_committed(output)
     (store,) = output.glob("runs/*/gram.zarr")
     tiles = sorted((store / "tiles" / "c").glob("*/*"))
     flipped, removed = tiles[3], tiles[7]
@@ -117,7 +113,7 @@ def test_sigterm_ends_a_run_with_75_and_the_same_command_finishes_it(job):
     output = job.parent / "out"
     process = subprocess.Popen(command(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while committed_tiles(output) < 10 and time.monotonic() < deadline:
+    while n_committed(output) < 10 and time.monotonic() < deadline:
         time.sleep(0.002)
     process.terminate()
     _, stderr = process.communicate(timeout=30)
@@ -132,7 +128,7 @@ def test_second_writer_exits_75_and_names_the_first(job):
     output = job.parent / "out"
     first = subprocess.Popen(command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while committed_tiles(output) < 5 and time.monotonic() < deadline:
+    while n_committed(output) < 5 and time.monotonic() < deadline:
         time.sleep(0.002)
     os.kill(first.pid, signal.SIGSTOP)
     try:

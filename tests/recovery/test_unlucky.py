@@ -15,8 +15,8 @@ import pytest
 from scalable_kpca.workflow.layout import Output
 from tests.cluster.processes import begin, skpca, wait_until
 from tests.recovery.damage import flip
-from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job, write_rows
-from tests.support import skip
+from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, n_tiles, write_job, write_rows
+from tests.support import matching, skip
 
 STORED, NYSTROEM = JOBS["stored tiles, block Krylov"], JOBS["Nyström"]
 COMMAND = f"{sys.executable} -m scalable_kpca.cli"
@@ -70,7 +70,7 @@ def test_what_a_killed_transform_left_goes_with_the_next_and_nothing_else(tmp_pa
     (tmp_path / ".to.new").mkdir()
     (tmp_path / ".to.new" / "mine").write_text("years of work")
     killed = begin("transform", out, "--source", tmp_path / "many", "--to", to)
-    wait_until(lambda: any(tmp_path.glob(".to.?*.new/part-*")))
+    wait_until(lambda: matching(tmp_path, ".to.?*.new/part-*"))
     killed.kill()
     killed.finish()
     assert not to.exists()
@@ -292,7 +292,7 @@ def test_a_second_signal_changes_nothing(tmp_path, numbers, seconds):
     job, out = write_job(tmp_path, {**STORED, "tile_rows": 3}), tmp_path / "out"
     for _ in range(4):
         running = begin("run", job)
-        wait_until(lambda: any(out.glob("runs/*/gram.zarr/tiles/c/*/*")))
+        wait_until(lambda: n_tiles(out))
         running.send_signal(numbers[0])
         time.sleep(seconds)
         running.send_signal(numbers[1])
