@@ -1,16 +1,20 @@
 """One job of Slurm as a cluster: `srun` starts the same command many times, and each of them takes a part.
 
 The first task is the scheduler, the second one goes on with the command, all others are workers, each below a nanny
-that starts it again when it dies: a task that ends would take the others with it.
+that starts it again when it dies: a task that ends would take the others with it. `srun` answers with the largest of
+their exit codes, so that one that only follows the command ends with 0, whatever it was busy with.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
-import math
 import os
 import signal
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +32,8 @@ __all__ = ["scheduler_file_of", "taking_part"]
 VARIABLES = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID")  # the last one of srun alone
 CLIENT = 1  # number of the task that goes on
 JOIN_SECONDS = 60.0
+LOOK_SECONDS = 0.5  # between two looks for the scheduler's file
+LEAVE_SECONDS = 10.0  # for a task to end by itself when the command has; `srun --wait` gives it a minute
 NO_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # which would else be served to everyone
 FEWEST = 3  # a scheduler, a client and a worker
 
@@ -65,12 +71,12 @@ def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
         jobqueue: Any = importlib.import_module("dask_jobqueue.slurm")  # which takes SIGINT for itself
     except ImportError as error:
         raise ConfigError(f'dask_jobqueue is missing ({error}): pip install "scalable-kpca[slurm]".') from error
+    is_over = None
     if int(os.environ["SLURM_PROCID"]) == CLIENT:
         signal.signal(signal.SIGINT, interrupt)
-        # the runner reads what is there, whole or not; where there is no scheduler any more, `srun` ends this task
-        written_address(scheduler_file_of(options), math.inf)
     else:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # is for the client, which ends the others when it has unwound
+        is_over = _follow(scheduler_file_of(options))
     try:
         own = {
             "scheduler_file": str(scheduler_file_of(options)),
@@ -78,10 +84,12 @@ def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
             "worker_options": {**NO_PAGES, **_granted(), **options.get("worker_options", {})},
         }
         with dask.config.set({"distributed.nanny.pre-spawn-environ": worker_environment()}):
-            runner = jobqueue.SLURMRunner(**{"worker_class": "distributed.Nanny", **options, **own})
+            runner = _class_of(jobqueue)(**{"worker_class": "distributed.Nanny", **options, **own})
     except TypeError as error:
         raise ConfigError(f"SLURMRunner does not take these options: {error}; correct cluster.options.") from error
     except Exception as error:
+        if is_over is not None and is_over.wait(2 * LOOK_SECONDS):
+            sys.exit()  # nobody is there any more, and that is all that is wrong
         raise ClusterError(f"SLURMRunner could not begin: {error or type(error).__name__}.") from error
     with runner:
         is_told = False
@@ -105,12 +113,49 @@ def scheduler_file_of(options: Mapping[str, Any]) -> Path:
     return Path(str(options.get("scheduler_file") or own).format(job_id=job)).absolute()
 
 
-def _await_workers(runner: Any) -> None:
-    """Let every worker begin before the scheduler is ended, or give up.
+def _class_of(jobqueue: Any) -> Any:
+    """`SLURMRunner`, which takes what a scheduler has written of its file so far for the whole."""
 
-    One that finds nobody would look on and on, and one whose nanny is still busy with it would end as a failure of its
-    own, by whose exit code `srun` would answer.
-    """
+    class Runner(jobqueue.SLURMRunner):  # type: ignore[misc]
+        async def get_scheduler_address(self) -> str:
+            while True:
+                try:
+                    return written_address(self.scheduler_file, 0)
+                except ClusterError:
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    return Runner
+
+
+def _follow(file: Path) -> threading.Event:
+    """Set when the scheduler's file has been there and is gone: the command has ended, and soon this process does."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        for is_there in (True, False):
+            while _exists(file) != is_there:
+                time.sleep(LOOK_SECONDS)
+        is_over.set()
+        time.sleep(LEAVE_SECONDS)
+        os._exit(0)
+
+    threading.Thread(target=look, daemon=True).start()
+    return is_over
+
+
+def _exists(file: Path) -> bool:
+    """Whether a file is there, or its place does not say: by opening it, as NFS answers other questions from memory."""
+    try:
+        file.open().close()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _await_workers(runner: Any) -> None:
+    """Let every worker begin before the scheduler is ended, or give up: one that finds nobody would look on and on."""
     with contextlib.suppress(OSError, TimeoutError), new_client(runner) as client:
         client.wait_for_workers(runner.n_workers, timeout=JOIN_SECONDS)
         # a nanny answers when its worker has begun

@@ -133,9 +133,9 @@ def by_script(folder: Path, *options: object, job: Path, more: tuple[str, ...] =
     return (*of_this_machine, *options, SCRIPT, job, *more)
 
 
-def submit(cluster: Slurm, folder: Path, *options: object, job: Path) -> str:
+def submit(cluster: Slurm, folder: Path, *options: object, job: Path, more: tuple[str, ...] = ()) -> str:
     """Number of a job that has been handed in."""
-    return cluster("sbatch", "--parsable", *by_script(folder, *options, job=job))
+    return cluster("sbatch", "--parsable", *by_script(folder, *options, job=job, more=more))
 
 
 def submit_and_wait(cluster: Slurm, folder: Path, job: Path, *changes: str) -> subprocess.Popen[bytes]:
@@ -166,29 +166,35 @@ def test_sbatch_that_waits_ends_with_the_exit_code_of_the_command(cluster, tmp_p
     ]
 
 
-SLOW_WORKERS = """\
+PLUGIN = """\
 import asyncio, sys
 import cloudpickle
 from distributed import WorkerPlugin
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-class Slow(WorkerPlugin):
+class Plugin(WorkerPlugin):
     async def setup(self, worker):
-        await asyncio.sleep(3)
+        await asyncio.sleep({seconds})
 
 async def dask_setup(scheduler):
-    await scheduler.register_worker_plugin(None, cloudpickle.dumps(Slow()), "slow", idempotent=False)
+    await scheduler.register_worker_plugin(None, cloudpickle.dumps(Plugin()), "slow", idempotent=False)
 """
 
 
-def test_the_exit_code_is_that_of_the_command_and_not_of_workers_that_are_still_to_begin(cluster, tmp_path):
-    (tmp_path / "slow_workers.py").write_text(SLOW_WORKERS)
-    options = json.dumps({"scheduler_options": {"preload": [str(tmp_path / "slow_workers.py")]}})
-    job = write_job(tmp_path, FIELDS)
-    waiting = submit_and_wait(cluster, tmp_path, job, "source.uri=job.yaml", f"cluster.options={options}")
-    assert waiting.wait(200) == 65, log_of(tmp_path) + cluster.logs()
-    assert "could not begin" not in log_of(tmp_path)
+def test_the_exit_code_is_that_of_the_command_and_not_of_workers_that_never_begin(cluster, tmp_path):
+    """They have joined, and their nannies wait for them when the command ends: for a moment, or for good."""
+    job, waiting = write_job(tmp_path, FIELDS), {}
+    for seconds in (3, 1000):
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        (folder / "preload.py").write_text(PLUGIN.format(seconds=seconds))
+        options = json.dumps({"scheduler_options": {"preload": [str(folder / "preload.py")]}})
+        changes = ("--set", "source.uri=job.yaml", "--set", f"cluster.options={options}")
+        waiting[folder] = submit(cluster, folder, job=job, more=changes)
+    for folder, number in waiting.items():
+        assert cluster.exit_code(number) == 65, log_of(folder) + cluster.logs()
+        assert "could not begin" not in log_of(folder)
 
 
 @pytest.mark.usefixtures("cluster")
