@@ -18,7 +18,7 @@ from scalable_kpca.model import load_model
 from scalable_kpca.source import ArrayRows
 from scalable_kpca.workflow.config import Config
 from scalable_kpca.workflow.stages import execute, prepare
-from scalable_kpca.workflow.watching import look_at_rows
+from scalable_kpca.workflow.watching import RowLook, look_at_rows
 
 X = np.random.default_rng(0).standard_normal((600, 4)) * [3.0, 2.0, 1.0, 0.5] + 7
 X.flags.writeable = False
@@ -141,9 +141,10 @@ def test_rows_that_are_not_finite_have_no_share(scores):
 
 
 def test_moments_are_small():
-    assert JointMoments.are_small(64, 900)
-    assert JointMoments.are_small(250, 10)
-    assert not JointMoments.are_small(256, 10)
+    assert RowLook.of(64, 900, columns=False).moments
+    assert RowLook.of(250, 10, columns=False).moments
+    assert not RowLook.of(256, 10, columns=False).moments
+    assert not RowLook.of(64, 0, columns=False).moments
     assert look_at_rows(ArrayRows(np.ones((5, 300))), np.ones((5, 2)), 5, columns=False).moments is None
 
 

@@ -33,6 +33,13 @@ def test_memory_does_not_depend_on_the_number_of_rows():
     assert planned(10_000_000).peak_memory == large.peak_memory
 
 
+def test_what_tasks_bring_beside_their_scores_is_counted():
+    made = planned(10**7, 240, n_jobs=1, n_workers=1000, memory_limit="8GiB", n_components=10)
+    waiting = made.score_wave + made.n_threads
+    assert waiting > 1000
+    assert made.peak_memory >= waiting * ((8 * 10 + 64) * made.span_rows + 8 * 240 * 250)
+
+
 @pytest.mark.parametrize("landmarks", ["uniform", "kmeans++", "rpcholesky"])
 @pytest.mark.parametrize("is_run", [False, True])
 @pytest.mark.parametrize(("n", "d", "m"), [(5000, 3, 2000), (10_000_000, 64, 3000), (100_000, 2000, 500)])

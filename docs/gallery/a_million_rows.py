@@ -4,7 +4,8 @@ A million rows, exactly
 
 Kernel PCA of 1 000 000 rows of 64 features on two processors: a 6-dimensional manifold with noise, the rbf kernel with
 γ = 1/64, ten components. The Gram matrix would have :math:`10^{12}` entries, and half of them, in float32, would take
-2 TB. It is never stored: its tiles are evaluated in every pass, strip by strip.
+2 TB. It is never stored: its tiles are evaluated in every pass, strip by strip. So many rows are fitted exactly where
+that is asked for, by ``method: exact``; by themselves, jobs and ``KernelPCA`` take landmarks.
 
 This page does not run that fit, which takes two hours. It shows what was recorded when ``python -m tests.benchmarks
 million`` ran: ``skpca run`` on Parquet files, killed by ``kill -9`` within its second pass, and given again.

@@ -29,7 +29,6 @@ __all__ = [
     "new_client",
     "wait_for_workers",
     "worker_environment",
-    "written_address",
 ]
 
 CONNECT_SECONDS = 5  # for a scheduler to answer
@@ -156,7 +155,7 @@ def address_of(settings: ClusterSettings) -> str:
         When none of them say.
     """
     if settings.scheduler_file is not None:
-        return written_address(settings.scheduler_file, settings.seconds)
+        return _written_address(settings.scheduler_file, settings.seconds)
     address = settings.address or dask.config.get("scheduler-address", None)
     if not address:
         raise ConfigError(
@@ -184,7 +183,7 @@ def wait_for_workers(client: Any, count: int, seconds: float) -> None:
             task.release()
 
 
-def written_address(file: Path, seconds: float) -> str:
+def _written_address(file: Path, seconds: float) -> str:
     """The address in the file of a scheduler, which may be about to write it."""
     if file.exists() and not file.is_file():
         raise ConfigError(f"cluster.scheduler_file: {file} is no file; give what a scheduler writes.")

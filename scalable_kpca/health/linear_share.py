@@ -13,7 +13,6 @@ __all__ = ["JointMoments", "LinearShare"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-MOST_BYTES = 512 * 2**10  # of the products of all features with features and components
 ROWS_A_FEATURE = 10  # with fewer, what fits by chance is not small beside what is linear
 RESOLUTION = 1e-12  # eigenvalues that are smaller beside the largest are rounding
 DIGITS = 4
@@ -73,11 +72,6 @@ class JointMoments:
     both: Matrix
     scores: Vector
 
-    @staticmethod
-    def are_small(n_features: int, n_components: int) -> bool:
-        """Whether those of so many features and components are small enough to be taken beside scores."""
-        return 8 * n_features * (n_features + n_components) <= MOST_BYTES
-
     @classmethod
     def of(cls, rows: NDArray[np.floating[Any]], scores: Matrix) -> JointMoments:
         """Of rows (b, d) and their scores (b, k), b > 0."""
@@ -117,7 +111,8 @@ class JointMoments:
         Notes
         -----
         R² of all scores together, adjusted for the number of directions in which rows vary. Columns have unit variance
-        for `linear`, which does not depend on it. Cost: some 20·d³ flops.
+        for `linear`, which does not depend on it; adjusted for fewer directions, `leading` alone may be larger, and
+        is then both. Cost: some 20·d³ flops.
 
         References
         ----------

@@ -12,7 +12,7 @@ from scalable_kpca.tiling.choices import (
     is_number,
     is_whole,
 )
-from scalable_kpca.tiling.footprint import BLOCK_ROWS, KMEANS_ROWS, PIVOT_BYTES, WAVE
+from scalable_kpca.tiling.footprint import BLOCK_ROWS, KMEANS_ROWS, MOMENT_BYTES, PIVOT_BYTES, WAVE, moment_bytes
 from scalable_kpca.tiling.homes import Alternative
 from scalable_kpca.tiling.plan import Plan, plan_exact
 from scalable_kpca.tiling.rates import MachineRates, ProductRate, nominal_rates
@@ -38,6 +38,7 @@ __all__ = [
     "KMEANS_ROWS",
     "LANDMARK_METHODS",
     "LARGEST_TILE",
+    "MOMENT_BYTES",
     "PIVOT_BYTES",
     "PROBE_BYTES",
     "PROCESS_BYTES",
@@ -58,6 +59,7 @@ __all__ = [
     "is_few",
     "is_number",
     "is_whole",
+    "moment_bytes",
     "nominal_rates",
     "plan_exact",
     "plan_nystroem",

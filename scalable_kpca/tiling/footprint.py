@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from scalable_kpca.tiling.sizes import PROCESS_BYTES
 from scalable_kpca.tiling.stream_plan import NystroemPlan
 
-__all__ = ["BLOCK_ROWS", "KMEANS_ROWS", "PIVOT_BYTES", "WAVE", "Fixed", "score_bytes", "stream_bytes"]
+__all__ = [
+    "BLOCK_ROWS",
+    "KMEANS_ROWS",
+    "MOMENT_BYTES",
+    "PIVOT_BYTES",
+    "WAVE",
+    "Fixed",
+    "moment_bytes",
+    "score_bytes",
+    "stream_bytes",
+]
 
 BLOCK_ROWS = 1024  # of C at a time: they stay near the processor, and a sum over them in float32 is short
 # tasks that are given out together, of scores as few as two a thread: what is waited for at the end is a thirtieth
 WAVE = 32
+MOMENT_BYTES = 2**19  # of larger ones none are taken
 LABEL_BYTES = 64  # of a row's ids and what travels beside its scores
 KMEANS_ROWS = 20  # of the sample, for each landmark of k-means++
 PIVOT_BYTES = 2 * 2**20  # of rows that each task of a wave proposes as pivots
@@ -66,7 +77,8 @@ def _summing_bytes(plan: NystroemPlan) -> int:
 
 
 def _scoring_bytes(plan: NystroemPlan) -> int:
-    return _block_bytes(plan) + (plan.score_wave + plan.n_threads) * plan.span_rows * score_bytes(plan)
+    moments = min(MOMENT_BYTES, moment_bytes(plan.n_features, plan.n_components or plan.n_landmarks))
+    return _block_bytes(plan) + (plan.score_wave + plan.n_threads) * (plan.span_rows * score_bytes(plan) + moments)
 
 
 def _block_bytes(plan: NystroemPlan) -> int:
@@ -76,6 +88,11 @@ def _block_bytes(plan: NystroemPlan) -> int:
 
 def _itemsize(plan: NystroemPlan) -> int:
     return 8 if plan.dtype == "float64" else 4
+
+
+def moment_bytes(n_features: int, n_components: int) -> int:
+    """Of products of features with features and scores, which each task sums over its rows beside its scores."""
+    return 8 * n_features * (n_features + n_components)
 
 
 def score_bytes(plan: NystroemPlan) -> int:

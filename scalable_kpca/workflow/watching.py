@@ -24,6 +24,7 @@ from scalable_kpca.model import AnyModel, NystroemModel
 from scalable_kpca.nystroem import Projection
 from scalable_kpca.source import ColumnStatistics, Rows, RowSample, Survey
 from scalable_kpca.source.spans import cut
+from scalable_kpca.tiling import MOMENT_BYTES, moment_bytes
 from scalable_kpca.workflow.parts import NOVELTY, score_names
 
 __all__ = ["Comparison", "ProfileRecorder", "RowLook", "RowsSeen", "Tally", "look_at_rows"]
@@ -50,7 +51,7 @@ class RowLook:
     @classmethod
     def of(cls, n_features: int, n_components: int, *, columns: bool) -> RowLook:
         """With moments where there are scores and those are small."""
-        return cls(columns, n_components > 0 and JointMoments.are_small(n_features, n_components))
+        return cls(columns, n_components > 0 and moment_bytes(n_features, n_components) <= MOMENT_BYTES)
 
     def at(self, rows: NDArray[np.floating[Any]], scores: Matrix) -> RowsSeen:
         """Of rows (b, n_features) and their scores (b, k), b > 0."""

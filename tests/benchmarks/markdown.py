@@ -15,10 +15,11 @@ INTRODUCTION = f"""# Benchmarks
 Written by `python -m tests.benchmarks`; change the program, not this page.
 
 Rows of 64 features, where nothing else is said: a 6-dimensional manifold with noise, RBF kernel with γ = 1/64, ten
-components. Every run is a
-process of its own; subjects that are compared run in alternation. Seconds are medians around the fit or the pass alone,
-lowest and highest in brackets; ratios are ratios of medians, with the range of the single rounds in brackets; memory is
-the highest resident size of the whole process. Results agree when they differ by at most {AGREEMENT:g} of the largest
+components. Every run is a process of its own; subjects that are compared run in alternation. Seconds are medians around
+the fit or the pass alone, lowest and highest in brackets; of subjects that make many (all of `small`, the one strip of
+`strip-throughput`, the three kinds of rows of `landmarks`) they are those of all together, and the lines below say what
+one takes. Ratios are ratios of medians, with the range of the single rounds in brackets; memory is the highest resident
+size of the whole process. Results agree when they differ by at most {AGREEMENT:g} of the largest
 eigenvalue, or by what their row says. A target is judged at the size that it is meant for.
 """
 

@@ -45,9 +45,12 @@ def is_worker(process: psutil.Process) -> bool:
 class Command(subprocess.Popen[str]):
     """A command that runs."""
 
-    def __init__(self, arguments: tuple[object, ...]) -> None:
+    def __init__(self, arguments: tuple[object, ...], environment: dict[str, str], folder: Path | None) -> None:
         command = [sys.executable, "-m", "scalable_kpca.cli", *map(str, arguments)]
-        super().__init__(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        environment = {**os.environ, **environment}
+        super().__init__(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder
+        )
 
     def finish(self, seconds: float = 200) -> subprocess.CompletedProcess[str]:
         """Wait for its end; one that does not come is an error."""
@@ -59,10 +62,17 @@ class Command(subprocess.Popen[str]):
             raise AssertionError(f"it hangs: {errors}") from None
         return subprocess.CompletedProcess(self.args, self.returncode, output, errors)
 
+    def end(self) -> None:
+        """Kill it, if it still runs; what it has said is lost."""
+        self.kill()
+        self.wait()
+        self.stdout.close()
+        self.stderr.close()
 
-def begin(*arguments: object) -> Command:
-    """A command that has been started."""
-    return Command(arguments)
+
+def begin(*arguments: object, environment: dict[str, str] | None = None, folder: Path | None = None) -> Command:
+    """A command that has been started, in a directory and with variables of its own."""
+    return Command(arguments, environment or {}, folder)
 
 
 class Cluster:

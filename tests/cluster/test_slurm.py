@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.cluster.processes import Cluster, begin, is_worker, skpca, wait_until
+from tests.cluster.processes import begin, is_worker, skpca, wait_until
 from tests.cluster.slurm import Slurm, slurm
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, n_tiles, write_job
 from tests.support import matching, skip
@@ -133,9 +133,9 @@ def by_script(folder: Path, *options: object, job: Path, more: tuple[str, ...] =
     return (*of_this_machine, *options, SCRIPT, job, *more)
 
 
-def submit(cluster: Slurm, folder: Path, *options: object, job: Path, more: tuple[str, ...] = ()) -> str:
+def submit(cluster: Slurm, folder: Path, *options: object, job: Path) -> str:
     """Number of a job that has been handed in."""
-    return cluster("sbatch", "--parsable", *by_script(folder, *options, job=job, more=more))
+    return cluster("sbatch", "--parsable", *by_script(folder, *options, job=job))
 
 
 def submit_and_wait(cluster: Slurm, folder: Path, job: Path, *changes: str) -> subprocess.Popen[bytes]:
@@ -166,56 +166,22 @@ def test_sbatch_that_waits_ends_with_the_exit_code_of_the_command(cluster, tmp_p
     ]
 
 
-PLUGIN = """\
-import asyncio, sys
-import cloudpickle
-from distributed import WorkerPlugin
+OTHER_CODE = """\
+import atexit, os
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-class Plugin(WorkerPlugin):
-    async def setup(self, worker):
-        await asyncio.sleep({seconds})
-
-async def dask_setup(scheduler):
-    await scheduler.register_worker_plugin(None, cloudpickle.dumps(Plugin()), "slow", idempotent=False)
+if int(os.environ.get("SLURM_PROCID", 0)) > 1:
+    atexit.register(os._exit, 7)
 """
 
 
-def test_the_exit_code_is_that_of_the_command_and_not_of_workers_that_never_begin(cluster, tmp_path):
-    """They have joined, and their nannies wait for them when the command ends: for a moment, or for good."""
-    job, waiting = write_job(tmp_path, FIELDS), {}
-    for seconds in (3, 1000):
-        folder = tmp_path / str(seconds)
-        folder.mkdir()
-        (folder / "preload.py").write_text(PLUGIN.format(seconds=seconds))
-        options = json.dumps({"scheduler_options": {"preload": [str(folder / "preload.py")]}})
-        changes = ("--set", "source.uri=job.yaml", "--set", f"cluster.options={options}")
-        waiting[folder] = submit(cluster, folder, job=job, more=changes)
-    for folder, number in waiting.items():
-        assert cluster.exit_code(number) == 65, log_of(folder) + cluster.logs()
-        assert "could not begin" not in log_of(folder)
-
-
-@pytest.mark.usefixtures("cluster")
-def test_a_scheduler_that_is_writing_its_address_is_waited_for(tmp_path, reference, monkeypatch):
-    """The command of a job whose other tasks are here: what it finds first is half a file."""
-    for name, value in {"PROCID": 1, "NTASKS": 3, "JOB_ID": 7, "STEP_ID": 0}.items():
-        monkeypatch.setenv(f"SLURM_{name}", str(value))
-    with Cluster(tmp_path) as tasks:
-        tasks.start_workers(1)
-        text, file = (tmp_path / "scheduler.json").read_text(), tmp_path / "of-the-job.json"
-        file.write_text(text[: len(text) // 2])
-        section = {"kind": "slurm-runner", "options": {"scheduler_file": str(file)}}
-        running = begin("run", write_job(tmp_path, FIELDS, cluster=section))
-        with suppress(subprocess.TimeoutExpired):
-            running.wait(8)  # it has looked by then
-        file.write_text(text)
-        done = running.finish()
-        assert done.returncode == 0, done.stderr
-        assert not file.exists()
-        assert tasks.scheduler.wait(20) == 0  # the job is over
+def test_the_exit_code_of_a_job_is_that_of_the_command_whatever_workers_end_with(cluster, tmp_path, reference):
+    (tmp_path / "sitecustomize.py").write_text(OTHER_CODE)
+    exported = f"--export=ALL,PYTHONPATH={tmp_path}:{ROOT}"
+    number = submit(cluster, tmp_path, exported, job=write_job(tmp_path, FIELDS))
+    assert cluster.exit_code(number) == 0, log_of(tmp_path) + cluster.logs()
+    assert "Exited with exit code 7" in log_of(tmp_path)
     assert bits_of(latest_run(tmp_path / "out")) == reference
+    assert list(tmp_path.glob(".skpca-*")) == []
 
 
 def test_the_digits_by_both_ways_have_the_bits_of_threads(cluster, tmp_path):
