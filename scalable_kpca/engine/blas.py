@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["several_blas_threads", "single_threaded_blas"]
+__all__ = ["blas_kernels", "several_blas_threads", "single_threaded_blas"]
 
 
 class _State:
@@ -31,6 +31,15 @@ class _State:
 _state = _State()
 os.register_at_fork(after_in_child=_state.after_fork)
 _scanned: tuple[int, ThreadpoolController] | None = None
+
+
+def blas_kernels() -> str:
+    """What BLAS of this process computes with, such as Haswell: kernels for other processors round in other places."""
+    import numpy  # noqa: F401 - a library is known only when it is loaded
+    import scipy.linalg  # noqa: F401
+
+    found = {library.get("architecture") or library["internal_api"] for library in _libraries().info()}
+    return ", ".join(sorted(found))
 
 
 @contextmanager

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import platform
 import uuid
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from scalable_kpca.engine.asking import ask_workers
+from scalable_kpca.engine.blas import blas_kernels
 from scalable_kpca.errors import ClusterError, storage_errors
 from scalable_kpca.machine import installed_version
 from scalable_kpca.records import digest_json
 
 __all__ = ["check_workers", "libraries_digest", "sharing_problems", "version_problems", "versions"]
+
+logger = logging.getLogger(__name__)
 
 # what decides about results and formats; of Python the feature version, since tasks travel as its bytecode
 LIBRARIES = ("scalable-kpca", "numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "pyarrow")
@@ -38,13 +43,21 @@ def check_workers(client: Any, shared: Path | None, seconds: float) -> None:
 
 
 def version_problems(client: Any, seconds: float) -> list[str]:
-    """Workers whose libraries differ from those of this process, one sentence each."""
-    own, problems = versions(), []
-    for address, answer in ask_workers(client, seconds, versions).items():
+    """Workers whose libraries differ from those of this process, one sentence each; those of other kernels are said."""
+    own, problems, kernels = versions(), [], Counter[str]()
+    for address, (answer, kernel) in ask_workers(client, seconds, _versions_and_kernels).items():
+        kernels[kernel] += 1
         other = {name: found for name, found in answer.items() if found != own.get(name)}
         if other:
             text = ", ".join(f"{name} {version} instead of {own.get(name)}" for name, version in other.items())
             problems.append(f"worker {address} has {text}; give workers and this process the same environment.")
+    if len(kernels) > 1:
+        text = ", ".join(f"{count} with {kernel}" for kernel, count in sorted(kernels.items()))
+        logger.warning(
+            "%s",
+            f"BLAS of the workers has kernels for different processors, {text}: results will differ by rounding, and "
+            "from run to run; use nodes of one kind, or set OPENBLAS_CORETYPE to the oldest of them on all.",
+        )
     return problems
 
 
@@ -81,6 +94,10 @@ def versions() -> dict[str, str]:
 def libraries_digest() -> str:
     """Of this process, to be compared in every task: SHA-256 of its `versions`."""
     return digest_json(versions())
+
+
+def _versions_and_kernels() -> tuple[dict[str, str], str]:
+    return versions(), blas_kernels()
 
 
 def _answer(probe: str) -> str:

@@ -17,7 +17,11 @@ from typing import Any, Self
 
 import psutil
 
-__all__ = ["Cluster", "Proxy", "begin", "is_worker", "skpca", "wait_until"]
+__all__ = ["NUMERIC", "Cluster", "Proxy", "begin", "is_worker", "skpca", "wait_until"]
+
+
+# variables that decide which kernels numpy and BLAS compute with: workers that do not inherit them round differently
+NUMERIC = {name: value for name, value in os.environ.items() if name.startswith(("NPY_", "OPENBLAS_", "MKL_", "BLIS_"))}
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 120) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.processes import skpca, wait_until
+from tests.cluster.processes import NUMERIC, skpca, wait_until
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
 from tests.support import skip
 
@@ -29,7 +29,7 @@ c.Proxy.address = "127.0.0.1:{web}"
 c.LocalBackend.clusters_directory = "{folder}/clusters"
 c.ClusterConfig.scheduler_cmd = ["{python}", "-m", "distributed.cli.dask_scheduler"]
 c.ClusterConfig.worker_cmd = ["{python}", "-m", "distributed.cli.dask_worker"]
-c.ClusterConfig.environment = {{"PYTHONPATH": "{root}"}}
+c.ClusterConfig.environment = {environment}
 """
 
 
@@ -44,7 +44,8 @@ def gateway(folder: Path) -> Iterator[str]:
         for free in sockets:
             free.bind(("127.0.0.1", 0))
         api, web = (free.getsockname()[1] for free in sockets)
-    names = {"api": api, "web": web, "folder": folder, "python": sys.executable, "root": ROOT}
+    names = {"api": api, "web": web, "folder": folder, "python": sys.executable}
+    names["environment"] = {"PYTHONPATH": str(ROOT), **NUMERIC}
     (folder / "gateway.py").write_text(CONFIGURATION.format(**names))
     (folder / "clusters").mkdir()
     program = Path(sys.executable).parent / "dask-gateway-server"

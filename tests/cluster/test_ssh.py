@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.processes import skpca, wait_until
+from tests.cluster.processes import NUMERIC, skpca, wait_until
 from tests.recovery.jobs import JOBS, bits_of, latest_run, leftovers, write_job
 from tests.support import skip
 
@@ -52,7 +52,9 @@ def sshd(folder: Path) -> Iterator[dict[str, object]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (folder / "sshd_config").write_text(CONFIGURATION.format(port=port, folder=folder))
+    variables = "".join(f' "{name}={value}"' for name, value in NUMERIC.items())
+    lines = [CONFIGURATION.format(port=port, folder=folder), *([f"SetEnv{variables}"] if variables else [])]
+    (folder / "sshd_config").write_text("".join(lines))
     Path("/run/sshd").mkdir(exist_ok=True)  # where it becomes another user
     with (folder / "sshd.log").open("w") as log:
         process = subprocess.Popen([program, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
