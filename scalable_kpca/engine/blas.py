@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["blas_kernels", "several_blas_threads", "single_threaded_blas"]
+__all__ = ["blas_architecture", "several_blas_threads", "single_threaded_blas"]
 
 
 class _State:
@@ -33,8 +33,8 @@ os.register_at_fork(after_in_child=_state.after_fork)
 _scanned: tuple[int, ThreadpoolController] | None = None
 
 
-def blas_kernels() -> str:
-    """What BLAS of this process computes with, such as Haswell: kernels for other processors round in other places."""
+def blas_architecture() -> str:
+    """Processors that BLAS of this process computes for, such as Haswell: for others it rounds in other places."""
     import numpy  # noqa: F401 - a library is known only when it is loaded
     import scipy.linalg  # noqa: F401
 

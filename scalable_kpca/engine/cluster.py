@@ -16,7 +16,7 @@ from typing import Any
 
 from scalable_kpca.engine.asking import ask_workers, within
 from scalable_kpca.engine.base import Engine, Graph, Key, Listener
-from scalable_kpca.engine.blas import blas_kernels
+from scalable_kpca.engine.blas import blas_architecture
 from scalable_kpca.engine.metrics import count_task
 from scalable_kpca.engine.performance import begin_report
 from scalable_kpca.engine.preflight import libraries_digest, versions
@@ -206,7 +206,7 @@ def _tally(token: str, dask_worker: Any = None) -> dict[str, Any]:
     """What this worker has done for an engine; `distributed` fills in the worker."""
     found = _tally_of(token)
     threads = int(dask_worker.state.nthreads)
-    place = {"host": platform.node(), "kernels": blas_kernels(), "threads": threads}
+    place = {"host": platform.node(), "blas": blas_architecture(), "threads": threads}
     return {**place, "tasks": found.tasks, "seconds": round(found.seconds, 3)}
 
 

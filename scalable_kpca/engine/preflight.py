@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scalable_kpca.engine.asking import ask_workers
-from scalable_kpca.engine.blas import blas_kernels
+from scalable_kpca.engine.blas import blas_architecture
 from scalable_kpca.errors import ClusterError, storage_errors
 from scalable_kpca.machine import installed_version
 from scalable_kpca.records import digest_json
@@ -43,19 +43,22 @@ def check_workers(client: Any, shared: Path | None, seconds: float) -> None:
 
 
 def version_problems(client: Any, seconds: float) -> list[str]:
-    """Workers whose libraries differ from those of this process, one sentence each; those of other kernels are said."""
-    own, problems, kernels = versions(), [], Counter[str]()
-    for address, (answer, kernel) in ask_workers(client, seconds, _versions_and_kernels).items():
-        kernels[kernel] += 1
+    """Workers whose libraries differ from those of this process, one sentence each.
+
+    Those whose BLAS computes for different processors are none of them: a warning says so.
+    """
+    own, problems, processors = versions(), [], Counter[str]()
+    for address, (answer, processor) in ask_workers(client, seconds, _versions_and_blas).items():
+        processors[processor] += 1
         other = {name: found for name, found in answer.items() if found != own.get(name)}
         if other:
             text = ", ".join(f"{name} {version} instead of {own.get(name)}" for name, version in other.items())
             problems.append(f"worker {address} has {text}; give workers and this process the same environment.")
-    if len(kernels) > 1:
-        text = ", ".join(f"{count} with {kernel}" for kernel, count in sorted(kernels.items()))
+    if len(processors) > 1:
+        text = ", ".join(f"{count} for {processor}" for processor, count in sorted(processors.items()))
         logger.warning(
             "%s",
-            f"BLAS of the workers has kernels for different processors, {text}: results will differ by rounding, and "
+            f"BLAS of the workers computes for different processors, {text}: results will differ by rounding, and "
             "from run to run; use nodes of one kind, or set OPENBLAS_CORETYPE to the oldest of them on all.",
         )
     return problems
@@ -96,8 +99,8 @@ def libraries_digest() -> str:
     return digest_json(versions())
 
 
-def _versions_and_kernels() -> tuple[dict[str, str], str]:
-    return versions(), blas_kernels()
+def _versions_and_blas() -> tuple[dict[str, str], str]:
+    return versions(), blas_architecture()
 
 
 def _answer(probe: str) -> str:
