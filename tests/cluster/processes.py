@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import psutil
 
-__all__ = ["NUMERIC", "Cluster", "Proxy", "begin", "is_worker", "skpca", "wait_until"]
+__all__ = ["NUMERIC", "Cluster", "Proxy", "begin", "is_worker", "skpca", "wait_until", "workers_below"]
 
 
 # variables that decide which kernels numpy and BLAS compute with: workers that do not inherit them round differently
@@ -44,6 +44,13 @@ def is_worker(process: psutil.Process) -> bool:
         return "spawn_main" in " ".join(process.cmdline())
     except psutil.NoSuchProcess:
         return False
+
+
+def workers_below(pid: int) -> list[psutil.Process]:
+    """Worker processes that a process has started, or one of its own has; none where it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [child for child in psutil.Process(pid).children(recursive=True) if is_worker(child)]
+    return []
 
 
 class Command(subprocess.Popen[str]):
@@ -157,10 +164,7 @@ class Cluster:
 
     def workers(self, of: subprocess.Popen[bytes]) -> list[psutil.Process]:
         """Worker processes below a nanny process."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            below = psutil.Process(of.pid).children(recursive=True)
-            return [child for child in below if is_worker(child)]
-        return []
+        return workers_below(of.pid)
 
     def log(self, of: subprocess.Popen[bytes]) -> str:
         """What a process has said."""
