@@ -68,6 +68,11 @@ def taking_part(options: Mapping[str, Any]) -> Iterator[None]:
             f"this job has {n_tasks} tasks, at least {FEWEST} are needed: a scheduler, the command and a worker; give "
             "sbatch or srun a larger --ntasks."
         )
+    fixed = sorted(set(options) & set(FIXED))
+    if fixed:
+        raise ConfigError(
+            f"cluster.options has {', '.join(fixed)}, which the kind 'slurm-runner' sets itself; leave out."
+        )
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         jobqueue: Any = importlib.import_module("dask_jobqueue.slurm")  # which takes SIGINT for itself
@@ -109,13 +114,8 @@ def scheduler_file_of(options: Mapping[str, Any]) -> Path:
     Raises
     ------
     ConfigError
-        When nothing can be written there, or the options are not those of a whole job.
+        When nothing can be written there, or its name has braces that mean nothing.
     """
-    fixed = sorted(set(options) & set(FIXED))
-    if fixed:
-        raise ConfigError(
-            f"cluster.options has {', '.join(fixed)}, which the kind 'slurm-runner' sets itself; leave out."
-        )
     job, step, attempt = (
         os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
     )
@@ -177,8 +177,6 @@ def _class_of(jobqueue: Any) -> Any:
 
 
 def _in_words(error: Exception) -> ClusterError | ConfigError:
-    if isinstance(error, (ConfigError, ClusterError)):
-        return error
     if isinstance(error, (TypeError, ImportError, AttributeError)):
         return ConfigError(f"SLURMRunner does not take these options: {error}; correct cluster.options.")
     reason = error.__cause__ or error  # distributed says that something failed to start, and why beside it
@@ -198,10 +196,8 @@ def _exists(file: Path) -> bool:
     """Whether a file is there, or its place does not say: by opening it, as NFS answers other questions from memory."""
     try:
         file.open().close()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from scalable_kpca.engine.slurm_runner import scheduler_file_of
+from scalable_kpca.engine.slurm_runner import scheduler_file_of, taking_part
 from scalable_kpca.errors import ConfigError
 from tests.cluster.processes import Command, begin, skpca, wait_until
 from tests.recovery.jobs import JOBS, bits_of, latest_run, n_tiles, write_job
@@ -29,9 +30,7 @@ numbers = itertools.count(1)
 @contextmanager
 def tasks(folder: Path, job: Path, count: int = 3, *changes: str) -> Iterator[list[Command]]:
     """The processes of a job; whoever is left at the end is killed."""
-    try:
-        import dask_jobqueue  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("dask_jobqueue") is None:
         skip("dask_jobqueue is not installed")
     number = next(numbers)
     given = [part for change in ("cluster.kind=slurm-runner", *changes) for part in ("--set", change)]
@@ -92,8 +91,8 @@ def test_a_command_that_fails_at_once_waits_for_workers_whose_nannies_still_do(t
 def test_a_worker_that_is_closed_begins_again(tmp_path, reference):
     with tasks(tmp_path, write_job(tmp_path, FIELDS)) as started:
         (file,) = wait_until(lambda: list(tmp_path.glob("scheduler-*")))
-        wait_until(lambda: n_tiles(tmp_path / "out") > 3)
         with Client(scheduler_file=str(file), set_as_default=False) as client:
+            wait_until(lambda: n_tiles(tmp_path / "out") > 3)
             # as one does that has lost its connection, and its nanny with it
             client.run(lambda dask_worker: dask_worker.loop.add_callback(dask_worker.close))
             assert not (tmp_path / "out" / "latest.json").exists()
@@ -140,5 +139,13 @@ def test_all_end_with_the_reason_why_there_is_no_scheduler(tmp_path):
 def test_the_file_of_the_scheduler_has_the_number_of_the_job(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     assert scheduler_file_of({"scheduler_file": f"{tmp_path}/s-{{job_id}}.json"}) == tmp_path / "s-12.json"
-    with pytest.raises(ConfigError, match="asynchronous, loop, which"):
-        scheduler_file_of({"loop": None, "asynchronous": True})
+
+
+def test_options_that_make_another_thing_of_the_job_are_refused(monkeypatch):
+    for name in ("PROCID", "NTASKS", "JOB_ID", "STEP_ID"):
+        monkeypatch.setenv(f"SLURM_{name}", "3")
+    with (
+        pytest.raises(ConfigError, match="asynchronous, loop, which"),
+        taking_part({"loop": None, "asynchronous": True}),
+    ):
+        pytest.fail("it takes part")
